@@ -1,0 +1,60 @@
+package netfilter
+
+import (
+	"github.com/svcnet/svcnet/explain/host"
+)
+
+// Match is one test of a rule. Each match has a file of its own with its data, its parser for the
+// save form (-m NAME --option value), its parser for the listing form (`iptables -L`), and its test.
+type Match interface {
+	// Test says whether p passes, at hook, given what is known of the kernel's other state. It must not
+	// change p. A test that cannot be decided from the evidence answers Undecided, never a guess.
+	Test(k *Kernel, hook Hook, p *Packet) Answer
+}
+
+// Hook is a netfilter hook.
+type Hook uint8
+
+// The five hooks of the IP families.
+const (
+	Prerouting Hook = iota
+	Input
+	Forward
+	Output
+	Postrouting
+)
+
+// String is the hook's name as iptables spells its built-in chain.
+func (h Hook) String() string {
+	return [...]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}[h]
+}
+
+// Kernel is the kernel state besides the rules that matches and routing consult. Nil fields were not
+// collected.
+type Kernel struct {
+	// Host has addresses, routes, interfaces, sysctls. Never nil; may know nothing.
+	Host *host.Host
+	// Sets are the ipsets by name; nil when none were collected.
+	Sets map[string]*Set
+	// Recent are the lists of -m recent (/proc/net/xt_recent) by name; nil when not collected.
+	Recent map[string]*RecentList
+	// NewClient is the premise of a question about "a new connection of some client": the client is in no
+	// recent list, whatever lists were collected. Answers that rest on it are not undecided.
+	NewClient bool
+}
+
+// Set is an ipset as far as its members decide a match.
+type Set struct {
+	Name, Type string
+	// Contains says whether the set holds the tuple that the directions select from p.
+	Contains func(dirs []Dir, p *Packet) Answer
+}
+
+// RecentList is one list of -m recent: when each address was last seen, as ages in seconds at the time
+// of capture, oldest stamp last.
+type RecentList struct {
+	Name string
+	// Ages by source address in RFC 5952 form; the smallest age is the newest stamp. Nil ages: present,
+	// stamps unreadable.
+	Ages map[string][]float64
+}
