@@ -1,0 +1,109 @@
+package netfilter
+
+import "net/netip"
+
+// Walker walks packets through rulesets as the kernel does. Its rulesets may be of both families and both
+// backends; a walk uses those of the packet's family.
+type Walker struct {
+	Rulesets []*Ruleset
+	Kernel   *Kernel
+	// MaxEndings bounds the number of distinct endings of one walk; 0 means 4096. What lies beyond the bound is
+	// one ending with verdict Unknown.
+	MaxEndings int
+}
+
+// Entry is where a packet enters the node's network stack.
+type Entry uint8
+
+// The entries: from an interface (a pod on this node or the outside), or from a process of the node itself.
+const (
+	FromInterface Entry = iota
+	FromNode
+)
+
+// Verdict is how a walk ends.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// Delivered: to a local socket (the packet's final Dst and DstPort say which).
+	Delivered Verdict = iota
+	// Forwarded: left the node through Packet.Out (for a packet of the node itself: sent).
+	Forwarded
+	// Dropped: by a rule or policy.
+	Dropped
+	// Rejected: dropped with an answer.
+	Rejected
+	// NoRoute: no route, or an unreachable, prohibit or blackhole one.
+	NoRoute
+	// Martian: refused by the source check, the loopback check, or because the node does not forward.
+	Martian
+	// Stolen: handed to a program (NFQUEUE) or a transparent proxy (TPROXY).
+	Stolen
+	// UnknownVerdict: cannot be decided from the evidence; Ending.Why says why.
+	UnknownVerdict
+)
+
+// Ending is one way that a walk can end.
+type Ending struct {
+	Verdict Verdict
+	// P is the share of packets that end so, given that the assumptions hold.
+	P float64
+	// Assumed are the undecided facts with the answers that this ending assumes, in the order met.
+	Assumed []Assumption
+	// Packet is the packet as it is at the end: translated addresses, mark, interfaces.
+	Packet Packet
+	// Hops are the steps that decided something, in order.
+	Hops []Hop
+	// Table and Chain are where the verdict fell; a policy is "FORWARD(policy)".
+	Table, Chain string
+	// RejectWith is the answer of a Rejected ending, as the rule prints it.
+	RejectWith string
+	Why        string
+	// Recent are the additions to recent lists that happened on the way.
+	Recent []RecentUpdate
+}
+
+// Assumption is an undecided fact with the answer assumed for it.
+type Assumption struct {
+	Fact   Fact
+	Answer bool
+}
+
+// RecentUpdate is an address added to (or refreshed in) a list of -m recent.
+type RecentUpdate struct {
+	List string
+	Addr netip.Addr
+}
+
+// HopKind tells steps apart.
+type HopKind string
+
+// The kinds of steps.
+const (
+	HopRule   HopKind = "rule"
+	HopPolicy HopKind = "policy"
+	HopRoute  HopKind = "route"
+	HopCT     HopKind = "conntrack"
+)
+
+// Hop is a step of a walk.
+type Hop struct {
+	Kind    HopKind
+	Hook    Hook
+	Backend Backend
+	Table   string
+	Chain   string
+	// Index is the position of the rule in its chain from 0, -1 for other hops.
+	Index int
+	Rule  *Rule
+	File  string
+	Line  int
+	Text  string
+	// P is the probability of this step alone, 1 where nothing is random; Cumulative that of the walk so far.
+	P, Cumulative float64
+}
+
+// Walk follows p from its entry to all its endings. The shares of the endings sum to 1 within each consistent
+// choice of assumptions. The result is the same for the same input.
+func (w *Walker) Walk(entry Entry, p Packet) []Ending { panic("not yet") }
