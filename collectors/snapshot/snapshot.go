@@ -6,6 +6,11 @@
 // parser mended tomorrow reads a bundle of today.
 package snapshot
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Status is what became of one source.
 type Status string
 
@@ -58,6 +63,8 @@ const (
 	CNILog         Format = "CNI log"
 	Kubeconfig     Format = "kubeconfig"
 	APIServerFlags Format = "kube-apiserver flags"
+	BridgeLink     Format = "bridge link"
+	Hairpin        Format = "bridge hairpin_mode"
 	Unrecognised   Format = ""
 
 	NFTText    Format = "nft list ruleset"
@@ -70,6 +77,8 @@ const (
 	CiliumText Format = "cilium output"
 	CalicoBPF  Format = "calico-bpf output"
 	WindowsHNS Format = "HNS output"
+	BPFMap     Format = "bpftool map dump"
+	Events     Format = "kubectl get events"
 )
 
 // Evidence is one captured piece.
@@ -87,12 +96,42 @@ type Evidence struct {
 	// Status with Error as one line that says what was tried, why it failed and what to do next.
 	Status Status
 	Error  string
+	// Note is a remark on evidence that was read all the same, as "converted from UTF-16"; mostly empty.
+	Note string
 }
 
 // Snapshot is all evidence of one node at one moment.
 type Snapshot struct {
 	// Node is the node's name where a bundle's manifest or the user says it.
 	Node string
-	// Evidence sorted by File, then Format.
+	// Tool and Captured are the program's version and the capture time (RFC 3339) as the collector gave
+	// them and a bundle's manifest keeps them; empty for loose files.
+	Tool, Captured string
+	// Evidence sorted by File, then Format. One File holds several pieces where a paste or a capture holds
+	// the output of several commands; blank lines stand for the others, so that line numbers stay true.
 	Evidence []Evidence
+}
+
+// Of returns the evidence of one format, whatever its status, in the order of the snapshot.
+func (s *Snapshot) Of(f Format) []Evidence {
+	var out []Evidence
+	for _, e := range s.Evidence {
+		if e.Format == f {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// arrange puts evidence in the order that Snapshot promises. Pieces that agree in every key keep the
+// order in which they stood in their file.
+func (s *Snapshot) arrange() {
+	slices.SortStableFunc(s.Evidence, func(a, b Evidence) int {
+		return cmp.Or(
+			cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Format, b.Format),
+			cmp.Compare(a.Family, b.Family),
+			cmp.Compare(a.Backend, b.Backend),
+		)
+	})
 }

@@ -6,7 +6,10 @@
 // The package is pure: it reads text and answers questions. It knows nothing of rules or objects.
 package host
 
-import "net/netip"
+import (
+	"net/netip"
+	"sync/atomic"
+)
 
 // Host is what is known of one node in one network namespace. The Has fields tell apart "the capture
 // shows none" from "not captured": an empty slice answers a question only when its Has field is set.
@@ -30,6 +33,21 @@ type Host struct {
 	NodeAddrs []netip.Addr
 	// PodCIDRs are the pod ranges of this node that only objects give (Node.spec.podCIDRs).
 	PodCIDRs []netip.Prefix
+
+	// HasAllTables by family: every routing table was captured (`ip route show table all`), so that a table
+	// without routes is empty.
+	HasAllTables map[int]bool
+	// SysctlEvidence says where each of Sysctls was read.
+	SysctlEvidence map[string]Evidence
+	// Recent are the lists of -m recent, HasRecent that they were captured.
+	Recent    []RecentList
+	HasRecent bool
+	// Uname names the kernel; its Release is empty when it was not captured.
+	Uname Uname
+
+	// The lookup structures over the slices above, built at the first question.
+	routing atomic.Pointer[routing]
+	flows   atomic.Pointer[flowIndex]
 }
 
 // Link is a network interface.
@@ -40,6 +58,15 @@ type Link struct {
 	Master string // the bridge or bond it belongs to
 	MTU    int
 	Up     bool
+	// Peer is what stands after the "@": the lower device of a vlan, the other end of a veth in the same
+	// namespace, or "if12" for one in another.
+	Peer string
+	// Flags are the interface flags as printed, e.g. BROADCAST, PROMISC, LOWER_UP.
+	Flags []string
+	// Hairpin tells whether the bridge sends a frame back out of the port that it came in on.
+	Hairpin Known
+	// BridgeEvidence is where Master (from brctl) or Hairpin was read, when that is another place.
+	BridgeEvidence Evidence
 	Evidence
 }
 
@@ -48,6 +75,12 @@ type Addr struct {
 	Link   string
 	Prefix netip.Prefix // the address with its prefix length
 	Scope  string       // global, link, host
+	// Peer is the other end of a point-to-point address; Prefix is then the single address. Invalid for none.
+	Peer netip.Prefix
+	// Broadcast is the broadcast address of the interface's network; invalid when the capture shows none.
+	Broadcast netip.Addr
+	// Flags are the address flags as printed, e.g. secondary, deprecated, tentative, noprefixroute.
+	Flags []string
 	Evidence
 }
 
@@ -66,6 +99,17 @@ type Route struct {
 	// NextHops holds the hops of a multipath route; Via and Dev are then empty.
 	NextHops []NextHop
 	Dead     bool // linkdown or dead
+	// LinkDown is true when Dead rests on linkdown alone: the carrier is lost, and the kernel still uses the
+	// route unless ignore_routes_with_linkdown is set.
+	LinkDown bool
+	// From limits the route to these sources (IPv6 only); invalid for all.
+	From netip.Prefix
+	// Scope is global, site, link, host or nowhere; empty when the capture does not show it.
+	Scope string
+	// Proto is who made the route (kernel, static, dhcp…); empty for one made by hand ("boot").
+	Proto string
+	// TOS is the type of service that the route is for; empty for all.
+	TOS string
 	Evidence
 }
 
@@ -74,6 +118,8 @@ type NextHop struct {
 	Via    netip.Addr
 	Dev    string
 	Weight int
+	// Dead and LinkDown as for a Route.
+	Dead, LinkDown bool
 }
 
 // Rule is one routing policy rule.
@@ -85,10 +131,18 @@ type Rule struct {
 	In, Out  string       // iif, oif; empty: any
 	Mark     uint32
 	Mask     uint32 // 0: no mark test
-	// Action is "lookup", "blackhole", "unreachable", "prohibit" or "goto"; Table is set for lookup.
+	// Action is "lookup", "blackhole", "unreachable", "prohibit", "goto" or "nop"; Table is set for lookup.
 	Action string
 	Table  string
-	// Other names a selector that this package does not evaluate (uidrange, ipproto, sport, dport, tos).
+	// Goto is the priority that a goto jumps to.
+	Goto int
+	// Suppress makes the rule pass over routes whose prefix is SuppressLength bits or shorter.
+	Suppress       bool
+	SuppressLength int
+	// Detached is true when the interface of In or Out does not exist: the rule matches nothing.
+	Detached bool
+	// Other names a selector that this package does not evaluate (uidrange, ipproto, sport, dport, tos,
+	// tun_id, l3mdev, suppress_ifgroup), as printed.
 	Other string
 	Evidence
 }
@@ -104,6 +158,10 @@ type Flow struct {
 	Mark                                         uint32
 	Unreplied, Assured                           bool
 	Timeout                                      int // seconds left
+	// Zone is the conntrack zone, 0 for the usual one.
+	Zone int
+	// Offloaded is true for a flow in a flowtable: its packets do not pass the rules.
+	Offloaded bool
 	Evidence
 }
 
@@ -115,6 +173,8 @@ type Socket struct {
 	Device  string // bound to this interface, as in 127.0.0.53%lo
 	Process string // name of the owning process, empty when not shown
 	PID     int
+	// V6Only says whether a socket on [::] takes IPv6 alone; Unknown where the capture does not tell.
+	V6Only Known
 	Evidence
 }
 

@@ -45,6 +45,11 @@ type Decision struct {
 	// Src is the source address that the route prefers; invalid when it names none.
 	Src     netip.Addr
 	Because string
+	// Outs are the interfaces of a multipath route, in its order; Out is empty when they differ.
+	Outs []string
+	// Martian is true when Type is "none" because the kernel refuses the packet's addresses on that path and
+	// not for want of a route.
+	Martian bool
 	// Assumed is true when the decision rests on an assumption instead of a captured route.
 	Assumed bool
 	Evidence

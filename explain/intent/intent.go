@@ -2,7 +2,7 @@
 // kube-proxy's own rules for the version at hand, every frontend, every endpoint that may be used and
 // the outcome for each class of client. It never looks at rules of the kernel.
 //
-// The package is pure. Rules that differ between kube-proxy versions read data from package traits.
+// The package is pure. Differences between kube-proxy versions are data in version.go.
 package intent
 
 import "net/netip"
@@ -13,7 +13,10 @@ type ServicePort struct {
 	Family                    int    // 4 or 6
 	Protocol                  string // TCP, UDP, SCTP
 	Port                      int    // spec.ports[].port
-	Frontends                 []Frontend
+	// Frontends by kind (ClusterIP, ExternalIP, LoadBalancer, NodePort, HealthCheck), then address. NodePort and
+	// HealthCheck have one for each address on which this proxy serves them, without link-local ones; the
+	// health check, which belongs to the whole Service, stands with its first port only.
+	Frontends []Frontend
 	// Endpoints are all addresses that the slices list for this port, sorted by "address:port", each once.
 	Endpoints []Endpoint
 	// Cluster and Local are indexes into Endpoints: those that the Cluster and the Local traffic policy use.
@@ -24,8 +27,16 @@ type ServicePort struct {
 	AffinitySeconds int
 	// SourceRanges are the loadBalancerSourceRanges of this family; nil: no restriction.
 	SourceRanges []netip.Prefix
-	// HealthCheckNodePort is 0 when there is none.
+	// Usable are indexes into Endpoints: those that could be used from somewhere in the cluster. When there
+	// are none kube-proxy rejects; when there are some, but none here, it drops.
+	Usable []int
+	// EndpointsUnknown is true when the evidence holds neither EndpointSlices nor Endpoints at all.
+	EndpointsUnknown bool
+	// NodePort and HealthCheckNodePort are 0 when there is none.
+	NodePort            int
 	HealthCheckNodePort int
+	// NodeIP is the proxy's own primary address of this family; invalid when not known.
+	NodeIP netip.Addr
 	// TopologyNote says in words why some ready endpoints are left out on this node (hints), empty when none are.
 	TopologyNote string
 	Evidence
@@ -58,6 +69,16 @@ type Frontend struct {
 	// Addr is the address; for NodePort and HealthCheck each address of the node is a frontend.
 	Addr netip.Addr
 	Port int
+	// OnNode is true when Addr is one of this node's own addresses (always so for NodePort and HealthCheck).
+	OnNode bool
+}
+
+// FrontendProtocol is the protocol of a frontend: that of the port, but TCP for the health check.
+func (s *ServicePort) FrontendProtocol(f Frontend) string {
+	if f.Kind == HealthCheck {
+		return "TCP"
+	}
+	return s.Protocol
 }
 
 // Endpoint is one backend address with what the objects say of it.
@@ -112,13 +133,30 @@ type Client struct {
 
 // Outcome is what ought to happen to new connections of one client to one frontend.
 type Outcome struct {
-	// Result is dnat, reject, drop, local-process (health check port) or no-match.
+	// Result is dnat, reject, drop, local-process (health check port) or no-match; ipvs instead of dnat in
+	// IPVS mode; unknown when the evidence holds no endpoints of any kind.
 	Result string
 	// Backends are indexes into ServicePort.Endpoints; each has the share 1/len.
 	Backends []int
 	// Masquerade by backend, in the order of Backends: whether the backend should see another source than
 	// the client's (hairpin included).
 	Masquerade []bool
+	// MasqueradeUnknown says why Masquerade cannot be told; empty when it is known. Hairpin entries that are
+	// true hold in any case.
+	MasqueradeUnknown string
 	// Because says which rule of kube-proxy decides, in words.
 	Because string
+	// Alternative is what holds instead if its Condition does, where the evidence does not decide (a
+	// version that is only known as a range, a pod that may sit behind a bridge). Nil: nothing is open.
+	Alternative *Outcome
+	// Condition is what an alternative assumes, in words; empty for an outcome that is none.
+	Condition string
+}
+
+// Share is the part of the connections that each of Backends ought to get, 0 without any.
+func (o Outcome) Share() float64 {
+	if len(o.Backends) == 0 {
+		return 0
+	}
+	return 1 / float64(len(o.Backends))
 }

@@ -58,3 +58,9 @@ type RecentList struct {
 	// stamps unreadable.
 	Ages map[string][]float64
 }
+
+// Recorder is a match that, when its rule's tests all pass, remembers something about the packet: -m
+// recent --set and --update. Rules that hold one are run even when they have no target.
+type Recorder interface {
+	Records(p *Packet) (RecentUpdate, bool)
+}

@@ -29,6 +29,12 @@ type Packet struct {
 	Reply bool
 	// Local is true for a packet that a process of this node sent: it starts in OUTPUT and has an owner.
 	Local bool
+	// InAssumed is true when In is only the likely interface (the one that holds the address dialled, or
+	// the way back to the client). A refusal by the reverse path check is then reported as a note, not as
+	// the outcome.
+	InAssumed bool
+	// Recent are the additions to recent lists that rules have made on this walk, oldest first.
+	Recent []RecentUpdate
 }
 
 // Iface is an interface as far as known. Known with an empty name means there is none, as for the

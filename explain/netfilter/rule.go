@@ -35,6 +35,9 @@ type Ruleset struct {
 	// Problems are the lines that could not be read, in order. A ruleset with problems is still walked:
 	// the rules concerned carry an Unreadable match or target.
 	Problems []Problem
+	// LegacyPresent is true when the capture itself warns that the other backend has tables as well
+	// ("# Warning: iptables-legacy tables present").
+	LegacyPresent bool
 }
 
 // Table returns the table of that name, nil when the capture has none.
@@ -95,7 +98,7 @@ type Chain struct {
 	Line     int // of the declaration; 0 when not declared
 	Rules    []Rule
 
-	index *chainIndex // built at the first walk through a long chain
+	index chainIndex // built at the first walk through a long chain
 }
 
 // Rule is one rule. Address, interface and protocol tests that do not appear have their zero value.

@@ -1,6 +1,10 @@
 package netfilter
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/svcnet/svcnet/explain/host"
+)
 
 // Walker walks packets through rulesets as the kernel does. Its rulesets may be of both families and both
 // backends; a walk uses those of the packet's family.
@@ -10,6 +14,10 @@ type Walker struct {
 	// MaxEndings bounds the number of distinct endings of one walk; 0 means 4096. What lies beyond the bound is
 	// one ending with verdict Unknown.
 	MaxEndings int
+	// OnSource, when not nil, is told each source prefix that a rule tests on the way, for packets that pass the
+	// rule's protocol and destination. Whoever walks one packet for a whole class of clients learns from it
+	// where the class would have to be divided.
+	OnSource func(netip.Prefix)
 }
 
 // Entry is where a packet enters the node's network stack.
@@ -59,9 +67,16 @@ type Ending struct {
 	Table, Chain string
 	// RejectWith is the answer of a Rejected ending, as the rule prints it.
 	RejectWith string
-	Why        string
-	// Recent are the additions to recent lists that happened on the way.
-	Recent []RecentUpdate
+	// Why says in words what decided, for the verdicts that no rule gives.
+	Why string
+	// Notes are what the walk took for granted because nothing in the evidence speaks against it, e.g. a
+	// route that was not captured.
+	Notes []string
+	// DstBy and SrcBy are the indexes into Hops of the steps that chose the destination and the source
+	// (a translating rule or a tracked connection), -1 for none.
+	DstBy, SrcBy int
+	// Tracked is the connection tracking entry that decided, nil for a new connection.
+	Tracked *host.Flow
 }
 
 // Assumption is an undecided fact with the answer assumed for it.
@@ -87,7 +102,7 @@ const (
 	HopCT     HopKind = "conntrack"
 )
 
-// Hop is a step of a walk.
+// Hop is a step of a walk that decided something: rules that matched without any effect leave none.
 type Hop struct {
 	Kind    HopKind
 	Hook    Hook
@@ -103,7 +118,3 @@ type Hop struct {
 	// P is the probability of this step alone, 1 where nothing is random; Cumulative that of the walk so far.
 	P, Cumulative float64
 }
-
-// Walk follows p from its entry to all its endings. The shares of the endings sum to 1 within each consistent
-// choice of assumptions. The result is the same for the same input.
-func (w *Walker) Walk(entry Entry, p Packet) []Ending { panic("not yet") }

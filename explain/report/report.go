@@ -67,6 +67,9 @@ type Path struct {
 	// Table and Chain are where the verdict falls: "filter" and "KUBE-SERVICES", or "FORWARD(policy)".
 	Table string `json:"table"`
 	Chain string `json:"chain"`
+	// Because says in words what ended the packet, for results that are no translation: the rule or policy
+	// as printed, the missing route, the source check.
+	Because string `json:"because,omitempty"`
 	// Probability is this path's share of the cell's connections, 0 to 1.
 	Probability float64 `json:"probability"`
 	// Uncertain holds the conditions that evidence does not decide.

@@ -14,8 +14,10 @@ type Proxy struct {
 	// Backend is legacy or nft for rules written with iptables, empty when not known.
 	Backend string
 	Version Version
-	// VersionFromRules is true when only the shape of the rules gave the version, which then is a range:
-	// Version is its oldest, Newest its newest member (both zero: no bound).
+	// VersionFromRules is true when only the shape of the rules (or of an answer of the proxy's HTTP ports)
+	// gave the version, which then is a range: Version is its oldest, Newest its newest member (both zero: no
+	// bound). Where only the newest is known, Version is 1.2, the first release whose default is iptables:
+	// never zero, which would read as "newest". Ask Proxy.AtLeast rather than Version.AtLeast.
 	VersionFromRules bool
 	Newest           Version
 
@@ -25,7 +27,7 @@ type Proxy struct {
 	LocalMode string
 	// ClusterCIDRs holds the first range of each family, as kube-proxy uses them (ClusterCIDR, NodeCIDR).
 	ClusterCIDRs []netip.Prefix
-	// LocalInterface is the bridge name or the name prefix of the two interface modes.
+	// LocalInterface is the bridge name or the name prefix (without "+") of the two interface modes.
 	LocalInterface string
 
 	MasqueradeAll bool
@@ -33,11 +35,25 @@ type Proxy struct {
 	MasqueradeMark uint32
 	// NodePortAddresses are ranges as configured; nil: all local addresses (iptables, ipvs).
 	NodePortAddresses []netip.Prefix
+	// NodePortPrimary is true when node ports are served on the primary node address of each family only: the
+	// keyword "primary" (1.31+), and what nftables mode does unless told otherwise.
+	NodePortPrimary bool
 	// LocalhostNodePorts is iptables.localhostNodePorts (1.26+), true unless turned off.
 	LocalhostNodePorts bool
+	// ProbabilityDigits is the number of decimals with which the rules' probabilities were written: 5 (up to
+	// 1.16) or 10 (1.17+). 0: the rules have no probability that tells.
+	ProbabilityDigits int
+
+	// ServiceCIDRs and PodCIDRs are the cluster's ranges, the first of each family, IPv4 before IPv6; empty when
+	// not known. PodCIDRs is the range of the whole cluster, not that of the node.
+	ServiceCIDRs, PodCIDRs []netip.Prefix
+
+	// Events are what the log says of failures and syncs, in the order of the log.
+	Events []Event
 
 	// Facts say where each trait came from, by name ("mode", "version", "localMode", "clusterCIDR"…), in
-	// the order in which they were derived.
+	// the order in which they were derived. Evidence that says otherwise follows the fact that it contradicts,
+	// with a note.
 	Facts []Fact
 }
 
@@ -47,6 +63,31 @@ type Fact struct {
 	File        string
 	Line        int
 	Text        string
+	// Note says why the value is not used, or what it assumes; empty for a plain fact.
+	Note string
+}
+
+// AtLeast says whether the proxy is of that release or a newer one. A range of versions counts as its newest
+// member, a version that is not known as newest.
+func (p *Proxy) AtLeast(major, minor int) bool {
+	if p.VersionFromRules {
+		return p.Newest.AtLeast(major, minor)
+	}
+	return p.Version.AtLeast(major, minor)
+}
+
+// VersionText is the version for people: "1.36.3", "1.19 to 1.23", "1.25 or newer", "1.18 or older", or empty.
+func (p *Proxy) VersionText() string {
+	switch {
+	case !p.VersionFromRules, p.Version == p.Newest:
+		return p.Version.String()
+	case p.Newest == Version{}:
+		return p.Version.String() + " or newer"
+	case p.Version == floor:
+		return p.Newest.String() + " or older"
+	default:
+		return p.Version.String() + " to " + p.Newest.String()
+	}
 }
 
 // Version is a kube-proxy version; the zero Version is unknown. Patch is -1 when not known.

@@ -1,0 +1,45 @@
+# Everything a contributor types. `make test` is the whole check; CI runs .ci/run, which runs `make test`.
+
+GO       ?= go
+FUZZTIME ?= 30s
+# ALLOW=hack/skips.txt makes a skip that the list does not name a failure.
+ALLOW    ?=
+
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+KREW     := sigs.k8s.io/krew/cmd/validate-krew-manifest@v0.5.0
+
+.PHONY: build test tools lint fuzz oracle bench golden schema krew-check clean
+
+build: ## the program, in bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/kubectl-svcnet
+
+test: tools ## install what the tests need, run all that this machine can run, say what was skipped and why
+	$(GO) run ./hack/testrun $(if $(ALLOW),-allow $(ALLOW))
+
+tools:
+	@hack/test-tools
+
+lint: ## golangci-lint, built by go run: minutes when cold, then from the build cache
+	GOFLAGS=-mod=mod $(GO) run $(GOLANGCI) run
+
+fuzz: ## every fuzz target for FUZZTIME
+	$(GO) run ./hack/fuzz -time $(FUZZTIME)
+
+oracle: ## random rules and packets against this machine's kernel, for as long as one likes (root)
+	SVCNET_ORACLE_FOR=$${SVCNET_ORACLE_FOR:-1h} $(GO) test -count=1 -timeout 0 -run TestKernel -v ./test/oracle
+
+bench: ## the budgets of docs/performance.md
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+golden: ## write what the program says now into the golden files; read the diff before you commit it
+	$(GO) test ./test/e2e ./explain/render -update
+
+schema: ## docs/schema from the types of package report
+	$(GO) run ./hack/schema
+
+krew-check: ## render krew.yaml for a made-up release and check its form
+	$(GO) run ./hack/krew -tag v0.0.0 -out dist/svcnet.yaml
+	GOFLAGS=-mod=mod $(GO) run $(KREW) -manifest dist/svcnet.yaml -skip-install
+
+clean:
+	rm -rf bin dist

@@ -1,0 +1,19 @@
+// Kubectl-svcnet explains how a Kubernetes node really forwards Service traffic. Run it as `kubectl svcnet`
+// or, under that name, as `svcnet`.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/svcnet/svcnet/cmd"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := cmd.Execute(ctx, os.Args, cmd.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Getenv)
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,116 @@
+package cmd
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/svcnet/svcnet/explain/render"
+	"github.com/svcnet/svcnet/explain/report"
+)
+
+// defaultFormat is what people get who ask for none.
+const defaultFormat = "tree"
+
+// output holds the flags that say how a document is printed.
+type output struct {
+	format string
+	color  string
+	flags  *genericclioptions.PrintFlags
+}
+
+func newOutput() *output {
+	return &output{flags: genericclioptions.NewPrintFlags("")}
+}
+
+func (o *output) addFlags(c *cobra.Command) {
+	c.Flags().StringVarP(&o.format, "output", "o", "", "Output format, one of: "+strings.Join(o.formats(), ", ")+` (default "`+defaultFormat+`")`)
+	c.Flags().StringVar(&o.color, "color", "auto", "When to colour the output, one of: "+strings.Join(colorModes, ", "))
+	c.Flags().StringVar(o.flags.TemplatePrinterFlags.TemplateArgument, "template", "", "Template string, or template file with -o go-template-file and -o jsonpath-file")
+	mustComplete(c, "output", o.formats())
+	mustComplete(c, "color", colorModes)
+}
+
+// formats are all names that -o takes, ours and those of kubectl.
+func (o *output) formats() []string {
+	all := o.flags.AllowedFormats()
+	for _, f := range render.Formats() {
+		all = append(all, f.Name)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// printer prints one trace.
+type printer func(w io.Writer, t *report.Trace) error
+
+// printer checks the flags and returns what prints, so that a wrong -o is found before any work is done.
+func (o *output) printer(a *app) (printer, error) {
+	if !slices.Contains(colorModes, o.color) {
+		return nil, usage("--color %s is not one of: %s", o.color, strings.Join(colorModes, ", "))
+	}
+	name := o.format
+	if name == "" && *o.flags.TemplatePrinterFlags.TemplateArgument != "" {
+		name = "go-template"
+	}
+	if name == "" {
+		name = defaultFormat
+	}
+	if f, ok := render.Lookup(name); ok {
+		return func(w io.Writer, t *report.Trace) error {
+			return f.Trace(w, t, renderOptions(a.Out, o.color, a.env))
+		}, nil
+	}
+	o.flags.OutputFormat = &name
+	p, err := o.flags.ToPrinter()
+	if genericclioptions.IsNoCompatiblePrinterError(err) {
+		return nil, usage("-o %s is not a format; one of: %s", name, strings.Join(o.formats(), ", "))
+	}
+	if err != nil {
+		return nil, usage("-o %s: %v", name, err)
+	}
+	return func(w io.Writer, t *report.Trace) error { return printObject(w, p, name, t, isTerminal(a.Out)) }, nil
+}
+
+// printObject prints a document with a printer of kubectl: JSON on one line unless a person looks at it, and
+// what templates print of foreign text without control of the terminal.
+func printObject(w io.Writer, p printers.ResourcePrinter, format string, t *report.Trace, tty bool) error {
+	var doc runtime.Object = t
+	if format == "name" {
+		doc = &metav1.PartialObjectMetadata{TypeMeta: t.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: t.Metadata.Name}}
+	}
+	var text bytes.Buffer
+	if err := p.PrintObj(doc, &text); err != nil {
+		return fmt.Errorf("print -o %s: %w", format, err)
+	}
+	if tty {
+		return printers.WriteEscaped(w, text.String())
+	}
+	if format == "json" {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, text.Bytes()); err != nil {
+			return fmt.Errorf("print -o json: %w", err)
+		}
+		compact.WriteByte('\n')
+		text = compact
+	}
+	_, err := w.Write(text.Bytes())
+	return err
+}
+
+// mustComplete offers fixed values for a flag to shells. It panics for a flag that does not exist, which is a
+// mistake in this package and shows in its first test.
+func mustComplete(c *cobra.Command, flag string, values []string) {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,272 @@
+package snapshot
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A bundle is a gzipped tar archive: manifest.json first, then one file per piece of evidence that holds
+// data. Names, order and times are fixed, so that an equal snapshot gives equal bytes. Unpacked into a
+// folder it reads the same.
+
+const (
+	manifestName  = "manifest.json"
+	bundleAPI     = "svcnet.dev/v1alpha1"
+	bundleKind    = "Bundle"
+	bundleVersion = "1.0" // minor: fields were added; major: old programs would read it wrongly
+	bundleMajor   = 1
+	evidenceDir   = "evidence/"
+)
+
+// manifest is the table of contents of a bundle.
+type manifest struct {
+	APIVersion    string             `json:"apiVersion"`
+	Kind          string             `json:"kind"`
+	FormatVersion string             `json:"formatVersion"`
+	Node          string             `json:"node,omitempty"`
+	Tool          string             `json:"tool,omitempty"`
+	Captured      string             `json:"captured,omitempty"`
+	Evidence      []manifestEvidence `json:"evidence"`
+}
+
+// manifestEvidence is Evidence with the bundle's file that holds its data, empty when there is none.
+type manifestEvidence struct {
+	File    string `json:"file"`
+	Format  Format `json:"format"`
+	Family  int    `json:"family,omitempty"`
+	Backend string `json:"backend,omitempty"`
+	Status  Status `json:"status"`
+	Error   string `json:"error,omitempty"`
+	Note    string `json:"note,omitempty"`
+	Data    string `json:"data,omitempty"`
+}
+
+// WriteBundle writes the snapshot as a bundle. Load reads the same snapshot back. The error is that of w.
+func (s *Snapshot) WriteBundle(w io.Writer) error {
+	sorted := Snapshot{Evidence: slices.Clone(s.Evidence)}
+	sorted.arrange()
+	m := manifest{
+		APIVersion: bundleAPI, Kind: bundleKind, FormatVersion: bundleVersion,
+		Node: s.Node, Tool: s.Tool, Captured: s.Captured,
+		Evidence: []manifestEvidence{},
+	}
+	for i, e := range sorted.Evidence {
+		entry := manifestEvidence{File: e.File, Format: e.Format, Family: e.Family, Backend: e.Backend, Status: e.Status, Error: e.Error, Note: e.Note}
+		if len(e.Data) > 0 {
+			entry.Data = fmt.Sprintf("%s%04d-%s", evidenceDir, i+1, memberName(e.File))
+		}
+		m.Evidence = append(m.Evidence, entry)
+	}
+	contents, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write bundle: %w", err)
+	}
+
+	z := gzip.NewWriter(w) // no name and no time in its header
+	t := tar.NewWriter(z)
+	write := func(name string, data []byte) error {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(data)), Mode: 0o644, ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+		if err := t.WriteHeader(h); err != nil {
+			return err
+		}
+		_, err := t.Write(data)
+		return err
+	}
+	err = write(manifestName, append(contents, '\n'))
+	for i, e := range sorted.Evidence {
+		if err == nil && len(e.Data) > 0 {
+			err = write(m.Evidence[i].Data, e.Data)
+		}
+	}
+	if err = errors.Join(err, t.Close(), z.Close()); err != nil {
+		return fmt.Errorf("write bundle: %w", err)
+	}
+	return nil
+}
+
+// memberName keeps of a file's name what every file system can hold, for people who unpack a bundle.
+func memberName(file string) string {
+	b := []byte(path.Base(strings.ReplaceAll(file, ":", "/")))
+	for i, c := range b {
+		if !isDigit(c) && !(c|0x20 >= 'a' && c|0x20 <= 'z') && c != '.' && c != '-' {
+			b[i] = '_'
+		}
+	}
+	b = b[max(0, len(b)-60):]
+	if name := strings.TrimLeft(string(b), "."); name != "" {
+		return name
+	}
+	return "data"
+}
+
+// isManifest tells a bundle's manifest, of whatever version, from other files of that name.
+func isManifest(data []byte) bool {
+	var m struct{ APIVersion, Kind string }
+	return json.Unmarshal(data, &m) == nil && strings.HasPrefix(m.APIVersion, "svcnet.dev/") && m.Kind == bundleKind
+}
+
+// parseManifest reads a manifest. Fields that it does not know are passed over: only a newer major
+// version means that they matter.
+func parseManifest(name string, data []byte) (*manifest, error) {
+	var m manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("read bundle %s: read its manifest: %w; copy the bundle again", name, err)
+	}
+	major, _, _ := strings.Cut(m.FormatVersion, ".")
+	n, err := strconv.Atoi(major)
+	switch {
+	case err != nil || n < 1:
+		return nil, fmt.Errorf("read bundle %s: its manifest has no format version that makes sense (%q); collect it again", name, cut(m.FormatVersion, 40))
+	case n > bundleMajor:
+		return nil, fmt.Errorf("read bundle %s: its format %s is newer than this program, which reads %d.x; use a newer svcnet", name, cut(m.FormatVersion, 40), bundleMajor)
+	}
+	return &m, nil
+}
+
+// accept makes a manifest the loader's bundle. It is false when that cannot be, which ends the loading.
+func (l *loader) accept(name string, data []byte) (*manifest, bool) {
+	m, err := parseManifest(name, data)
+	if err == nil && l.bundle != nil {
+		err = fmt.Errorf("read bundle %s: a second bundle; a snapshot is of one node at one moment: give one, or compare two with diff", name)
+	}
+	if err == nil && len(m.Evidence) > l.files {
+		err = fmt.Errorf("read bundle %s: its manifest lists more than %d files; collect it again", name, l.files)
+	}
+	if err != nil {
+		l.fatal = err
+		return nil, false
+	}
+	l.bundle = m
+	return m, true
+}
+
+// readBundleTar reads the bundle whose manifest was the first member of t.
+func (l *loader) readBundleTar(name string, contents []byte, t *tar.Reader) {
+	m, ok := l.accept(name, contents)
+	if !ok {
+		return
+	}
+	wanted := map[string][]int{}
+	for i, e := range m.Evidence {
+		if e.Data != "" {
+			wanted[e.Data] = append(wanted[e.Data], i)
+		}
+	}
+	got := make([]Evidence, len(m.Evidence))
+	for i, e := range m.Evidence {
+		got[i] = e.evidence()
+		if e.Data != "" {
+			got[i].lost("the bundle does not hold its data; collect it again")
+		}
+	}
+	for {
+		h, err := t.Next()
+		if err != nil {
+			break // the end, or damage: what did not come is marked already
+		}
+		inner, ok := innerName(h.Name)
+		indexes := wanted[inner]
+		if !ok || h.Typeflag != tar.TypeReg || len(indexes) == 0 {
+			continue
+		}
+		delete(wanted, inner)
+		data, cut, err := l.take(t)
+		if errors.Is(err, errTotal) {
+			l.stopTotal(name)
+			break
+		}
+		for _, i := range indexes {
+			got[i] = m.Evidence[i].evidence()
+			got[i].fill(data, cut, err)
+		}
+	}
+	l.evidence = append(l.evidence, got...)
+}
+
+// manifestIn returns the manifest of a bundle that was unpacked into dir.
+func (l *loader) manifestIn(fsys fs.FS, dir string) ([]byte, bool) {
+	f, err := fsys.Open(path.Join(dir, manifestName))
+	if err != nil {
+		return nil, false
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, false
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxManifest))
+	if err != nil || !isManifest(data) {
+		return nil, false
+	}
+	return data, true
+}
+
+// readBundleFolder reads a bundle that was unpacked into dir.
+func (l *loader) readBundleFolder(contents []byte, fsys fs.FS, dir string) {
+	m, ok := l.accept(manifestName, contents)
+	if !ok {
+		return
+	}
+	for _, entry := range m.Evidence {
+		e := entry.evidence()
+		if entry.Data != "" {
+			data, cut, err := l.member(fsys, dir, entry.Data)
+			if errors.Is(err, errTotal) {
+				l.stopTotal(e.File)
+				return
+			}
+			e.fill(data, cut, err)
+		}
+		l.add(e)
+	}
+}
+
+// member reads a file of an unpacked bundle; its name, which the manifest says, leads nowhere else.
+func (l *loader) member(fsys fs.FS, dir, name string) ([]byte, bool, error) {
+	if !fs.ValidPath(name) || !strings.HasPrefix(name, evidenceDir) {
+		return nil, false, fmt.Errorf("the manifest names a file outside of the bundle")
+	}
+	f, err := fsys.Open(path.Join(dir, name))
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	return l.take(f)
+}
+
+func (m manifestEvidence) evidence() Evidence {
+	return Evidence{File: m.File, Format: m.Format, Family: m.Family, Backend: m.Backend, Status: m.Status, Error: m.Error, Note: m.Note}
+}
+
+// fill gives evidence of a bundle its data. What an older program could not evaluate this one may, and
+// the other way round.
+func (e *Evidence) fill(data []byte, cut bool, err error) {
+	switch {
+	case err != nil && len(data) == 0:
+		e.lost(fmt.Sprintf("%v; collect it again", reason(err)))
+		return
+	case err != nil:
+		e.Status, e.Error = Truncated, fmt.Sprintf("read %s: %v; collect it again", e.File, reason(err))
+	case cut:
+		e.Status, e.Error = Truncated, fmt.Sprintf("read %s: it is longer than one file may be: the rest was not read", e.File)
+	case e.Status == OK && NotEvaluated(e.Format) != "":
+		e.Status, e.Error = Unsupported, NotEvaluated(e.Format)
+	case e.Status == Unsupported && e.Format != Unrecognised && NotEvaluated(e.Format) == "":
+		e.Status, e.Error = OK, ""
+	}
+	e.Data = data
+}
+
+// lost marks evidence that was once read and whose data is gone.
+func (e *Evidence) lost(why string) {
+	e.Data, e.Status, e.Error = nil, Failed, fmt.Sprintf("read %s: %s", e.File, why)
+}

@@ -1,0 +1,108 @@
+package check
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/svcnet/svcnet/explain/report"
+)
+
+// byEndpoint gathers what one backend shows in the cells of a port, so that one broken endpoint is one
+// finding and not one for each way to reach it.
+type byEndpoint struct {
+	address string // "address:port"
+	// first is the backend as it shows first, path the path it is in.
+	first *report.Backend
+	path  *report.Path
+	// share is the largest share that it has in any cell.
+	share float64
+	// seen are the frontends where it shows.
+	seen []string
+}
+
+// endpoints collects the backends in a state, in the order in which they appear.
+func (p Port) endpoints(state string) []*byEndpoint {
+	var out []*byEndpoint
+	for _, paths := range p.Cells {
+		for i := range paths {
+			for j := range paths[i].Backends {
+				b := &paths[i].Backends[j]
+				if b.State != state {
+					continue
+				}
+				address := joinAddr(b)
+				at := slices.IndexFunc(out, func(e *byEndpoint) bool { return e.address == address })
+				if at < 0 {
+					out = append(out, &byEndpoint{address: address, first: b, path: &paths[i]})
+					at = len(out) - 1
+				}
+				e := out[at]
+				e.share = max(e.share, b.Probability)
+				if f := frontend(&paths[i]); !slices.Contains(e.seen, f) {
+					e.seen = append(e.seen, f)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func joinAddr(b *report.Backend) string {
+	a, err := netip.ParseAddr(b.Address)
+	if err != nil {
+		return fmt.Sprintf("%s:%d", b.Address, b.Port)
+	}
+	return netip.AddrPortFrom(a, uint16(b.Port)).String()
+}
+
+func frontend(p *report.Path) string {
+	return fmt.Sprintf("%s %s", p.Frontend.Kind, strings.TrimSuffix(address(p), "/"))
+}
+
+func address(p *report.Path) string {
+	a, err := netip.ParseAddr(p.Frontend.Address)
+	if err != nil {
+		return fmt.Sprintf("%s:%d/%s", p.Frontend.Address, p.Frontend.Port, p.Frontend.Protocol)
+	}
+	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(a, uint16(p.Frontend.Port)), p.Frontend.Protocol)
+}
+
+// rules are the hops of a backend as evidence: the rule that chooses it and the one that translates to it.
+func rules(b *report.Backend) []report.Evidence {
+	var out []report.Evidence
+	for _, h := range b.Hops {
+		if h.Kind != "rule" || h.Table != "nat" {
+			continue
+		}
+		e := h.Evidence
+		e.Text = h.Text
+		out = append(out, e)
+	}
+	return out
+}
+
+// verdict is the hop where a path ends, as evidence.
+func verdict(p *report.Path) []report.Evidence {
+	if len(p.Hops) == 0 {
+		return nil
+	}
+	h := p.Hops[len(p.Hops)-1]
+	e := h.Evidence
+	e.Text = h.Text
+	return []report.Evidence{e}
+}
+
+func (p Port) objectEvidence() report.Evidence {
+	return report.Evidence{Source: "objects", File: p.Evidence.File, Line: p.Evidence.Line, Text: p.Evidence.Text}
+}
+
+// certain is true for a cell whose paths rest on no undecided condition.
+func certain(paths []report.Path) bool {
+	return !slices.ContainsFunc(paths, func(p report.Path) bool { return len(p.Uncertain) > 0 })
+}
+
+func percent(share float64) string {
+	return fmt.Sprintf("%.1f%%", share*100)
+}

@@ -1,0 +1,25 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/svcnet/svcnet/explain/report"
+)
+
+// notReadyEndpointUsed: traffic goes to an endpoint that is not ready and no permitted terminating fallback.
+var notReadyEndpointUsed = Check{ID: "not-ready-endpoint-used", Severity: Error, Run: func(p Port) []report.Finding {
+	var out []report.Finding
+	for _, e := range p.endpoints("not-ready") {
+		out = append(out, report.Finding{
+			Object:  report.Object{Endpoint: e.address},
+			Subject: e.address,
+			Message: fmt.Sprintf("%s of new connections to %s go to %s, which is %s", percent(e.share), p.Key(), e.address, e.first.Ready),
+			Want:    "no traffic", Got: percent(e.share) + " at " + strings.Join(e.seen, ", "),
+			Evidence: append(rules(e.first), p.objectEvidence()),
+			Causes:   []string{"the endpoint turned unready after kube-proxy's last successful sync on this node"},
+			Remedy:   "find out whether kube-proxy still syncs (its log, /healthz); restarting it on this node rewrites all rules",
+		})
+	}
+	return out
+}}

@@ -1,0 +1,29 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/svcnet/svcnet/explain/report"
+)
+
+// staleEndpointRule: traffic goes to an address that is no endpoint any more.
+var staleEndpointRule = Check{ID: "stale-endpoint-rule", Severity: Error, Run: func(p Port) []report.Finding {
+	var out []report.Finding
+	for _, e := range p.endpoints("stale") {
+		out = append(out, report.Finding{
+			Object:  report.Object{Endpoint: e.address},
+			Subject: e.address,
+			Message: fmt.Sprintf("%s of new connections to %s go to %s, which no EndpointSlice of the Service lists", percent(e.share), p.Key(), e.address),
+			Want:    "no traffic", Got: percent(e.share) + " at " + strings.Join(e.seen, ", "),
+			Evidence: append(rules(e.first), p.objectEvidence()),
+			Causes: []string{
+				"kube-proxy on this node has stopped, hangs, or cannot reach the API server",
+				"its last sync failed (look for iptables-restore errors in its log)",
+				"a partial sync left the chain behind (kube-proxy 1.27 and newer rewrites only chains of changed Services)",
+			},
+			Remedy: "find out whether kube-proxy still syncs (its log, /healthz); restarting it on this node rewrites all rules",
+		})
+	}
+	return out
+}}

@@ -1,0 +1,214 @@
+package explain
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/svcnet/svcnet/explain/intent"
+	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/report"
+)
+
+// Backend states. Excluded is an endpoint that is ready but that this client should not get on this node:
+// another node's under a Local policy, another zone's under topology hints.
+const (
+	stateOK       = "ok"
+	stateMissing  = "missing"
+	stateStale    = "stale"
+	stateNotReady = "not-ready"
+	stateExcluded = "excluded"
+)
+
+// compare sets the paths of a cell beside what the objects ask for: every backend gets its intended share and
+// its state, and those that should get traffic and do not are added to the first path.
+func (m *model) compare(c *cell, paths []report.Path) {
+	if c.port == nil || len(paths) == 0 {
+		return
+	}
+	want := c.port.Intend(c.at, c.Client, m.proxy)
+	intended := &report.Intended{Result: report.Result(want.Result), Backends: []string{}, Because: want.Because}
+	wanted := make(map[netip.AddrPort]bool, len(want.Backends))
+	for _, i := range want.Backends {
+		ap := endpointAddr(&c.port.Endpoints[i])
+		wanted[ap] = true
+		intended.Backends = append(intended.Backends, ap.String())
+	}
+	share := 0.0
+	if len(want.Backends) > 0 {
+		share = round(1 / float64(len(want.Backends)))
+	}
+	known := make(map[netip.AddrPort]*intent.Endpoint, len(c.port.Endpoints))
+	for i := range c.port.Endpoints {
+		known[endpointAddr(&c.port.Endpoints[i])] = &c.port.Endpoints[i]
+	}
+	got := make(map[netip.AddrPort]bool)
+	for i := range paths {
+		paths[i].Intended = intended
+		for j := range paths[i].Backends {
+			b := &paths[i].Backends[j]
+			ap := backendAddr(b)
+			got[ap] = true
+			switch e := known[ap]; {
+			case wanted[ap]:
+				b.State, b.Intended = stateOK, ref(share)
+			case e == nil:
+				b.State, b.Intended = stateStale, ref(0.0)
+			case !e.Ready:
+				b.State, b.Intended = stateNotReady, ref(0.0)
+			default:
+				b.State, b.Intended = stateExcluded, ref(0.0)
+			}
+		}
+	}
+	for _, i := range want.Backends {
+		e := &c.port.Endpoints[i]
+		if ap := endpointAddr(e); !got[ap] {
+			b := report.Backend{
+				Address: ap.Addr().String(), Port: int(ap.Port()), Intended: ref(share), State: stateMissing,
+				Result: report.ResultUnknown, Hops: []report.Hop{},
+			}
+			m.describe(&b, ap, c.port)
+			paths[0].Backends = append(paths[0].Backends, b)
+		}
+	}
+}
+
+func endpointAddr(e *intent.Endpoint) netip.AddrPort {
+	return netip.AddrPortFrom(e.Addr, uint16(e.Port))
+}
+
+func backendAddr(b *report.Backend) netip.AddrPort {
+	a, _ := netip.ParseAddr(b.Address)
+	return netip.AddrPortFrom(a, uint16(b.Port))
+}
+
+// describe names the object behind a backend, as far as objects know it.
+func (m *model) describe(b *report.Backend, ap netip.AddrPort, sp *intent.ServicePort) {
+	if sp != nil {
+		for i := range sp.Endpoints {
+			if e := &sp.Endpoints[i]; endpointAddr(e) == ap {
+				b.Node, b.Pod, b.Ready = e.NodeName, e.Pod, readiness(e)
+				return
+			}
+		}
+	}
+	if p := m.pod(ap.Addr()); p != nil && !p.Spec.HostNetwork {
+		b.Node, b.Pod = p.Spec.NodeName, p.Namespace+"/"+p.Name
+		b.Ready = "in no slice of this Service port"
+	}
+}
+
+func readiness(e *intent.Endpoint) string {
+	switch {
+	case e.Ready && e.Terminating:
+		return "ready, terminating"
+	case e.Ready:
+		return "ready"
+	case e.Serving && e.Terminating:
+		return "terminating, still serving"
+	case e.Terminating:
+		return "terminating"
+	}
+	return "not ready"
+}
+
+// Fates of a reply that are no results of a request.
+const (
+	replyDelivered    report.Result = "delivered"
+	replyUntranslated report.Result = "untranslated"
+)
+
+// reply walks the first answer of each backend that the request reaches. The path has the common fate; a
+// backend whose answer fares differently has its own.
+func (m *model) reply(out *report.Path, fates []fate) *report.Reply {
+	var common *report.Reply
+	for i := range fates {
+		f := &fates[i]
+		if f.Verdict != netfilter.Delivered && f.Verdict != netfilter.Forwarded || !f.backend.IsValid() && f.result != report.ResultLocalProcess {
+			continue
+		}
+		r := m.replyOf(f)
+		if r == nil {
+			return nil
+		}
+		if common == nil {
+			common = r
+		} else if *common != *r {
+			for j := range out.Backends {
+				if b := &out.Backends[j]; backendAddr(b) == f.backend {
+					b.Reply = r
+				}
+			}
+		}
+	}
+	return common
+}
+
+// replyOf is nil where the answer does not come back through this node, or not surely.
+func (m *model) replyOf(f *fate) *report.Reply {
+	p := &f.Packet
+	returns := f.Verdict == netfilter.Delivered || p.SNATed || p.In == netfilter.NoIface ||
+		m.isLocalPod(p.OrigSrc) || m.isLocalPod(p.Dst)
+	if !returns || !p.Src.IsValid() {
+		return nil
+	}
+	w := m.walker
+	var worst *report.Reply
+	for _, e := range w.Reply(f.Ending) {
+		r := &report.Reply{Table: e.Table, Chain: e.Chain}
+		switch e.Verdict {
+		case netfilter.Delivered, netfilter.Forwarded:
+			r.Result, r.Table, r.Chain = replyDelivered, "", ""
+			if p.DNATed && (e.Packet.Src != p.OrigDst || e.Packet.SrcPort != p.OrigDstPort) {
+				r.Result = replyUntranslated
+				r.Text = fmt.Sprintf("the answer keeps the source %s, which the client did not dial", netip.AddrPortFrom(e.Packet.Src, e.Packet.SrcPort))
+			}
+		case netfilter.Dropped:
+			r.Result, r.Text = report.ResultDrop, lastText(e)
+		case netfilter.Rejected:
+			r.Result, r.Text = report.ResultReject, lastText(e)
+		case netfilter.NoRoute:
+			r.Result, r.Text = report.ResultNoRoute, e.Why
+		case netfilter.Martian:
+			r.Result, r.Text = report.ResultMartian, e.Why
+		default:
+			r.Result, r.Text = report.ResultUnknown, e.Why
+		}
+		if len(e.Assumed) > 0 {
+			r.Result, r.Text = report.ResultUnknown, "depends on what the evidence does not decide: "+e.Assumed[0].Fact.Because
+		}
+		if worst == nil || worst.Result == replyDelivered {
+			worst = r
+		}
+	}
+	return worst
+}
+
+func lastText(e netfilter.Ending) string {
+	if len(e.Hops) == 0 {
+		return e.Why
+	}
+	return e.Hops[len(e.Hops)-1].Text
+}
+
+// sameOutcome tells whether two clients fare alike: paths equal in everything but the client itself.
+func sameOutcome(a, b []report.Path) bool {
+	return slices.EqualFunc(a, b, func(x, y report.Path) bool {
+		if x.Result != y.Result || x.Table != y.Table || x.Chain != y.Chain || x.Probability != y.Probability ||
+			!equalRef(x.Masquerade, y.Masquerade) || len(x.Uncertain) != len(y.Uncertain) {
+			return false
+		}
+		return slices.EqualFunc(x.Backends, y.Backends, func(p, q report.Backend) bool {
+			return p.Address == q.Address && p.Port == q.Port && p.Probability == q.Probability && p.State == q.State &&
+				p.Result == q.Result && equalRef(p.Masquerade, q.Masquerade)
+		})
+	})
+}
+
+func equalRef[T comparable](a, b *T) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}

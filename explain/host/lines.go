@@ -1,0 +1,106 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"unicode/utf8"
+)
+
+// Problem is a line that a parser could not use. The rest of the capture was read.
+type Problem struct {
+	Line int    // from 1
+	Text string // the line, shortened when it is long
+	Why  string
+}
+
+// ErrEmpty is the error of a parser for a text without any content. Only the one who ran the command knows
+// whether that means that there is nothing or that nothing was captured.
+var ErrEmpty = errors.New("nothing was captured: the text is empty")
+
+// lines yields the lines of a text with their numbers from 1, without line ends, a byte order mark and
+// blank lines.
+func lines(text string) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		text := strings.TrimPrefix(text, "\ufeff")
+		for n := 1; text != ""; n++ {
+			line := text
+			if i := strings.IndexByte(text, '\n'); i >= 0 {
+				line, text = text[:i], text[i+1:]
+			} else {
+				text = ""
+			}
+			line = strings.TrimRight(line, "\r")
+			if strings.TrimSpace(line) == "" {
+				continue
+			}
+			if !yield(n, line) {
+				return
+			}
+		}
+	}
+}
+
+// reading is the state that all parsers share: where they are and what they could not use.
+type reading struct {
+	what     string // what the parser looks for, for its error: "addresses (ip addr)"
+	file     string
+	used     int // lines or objects that gave something
+	seen     int
+	problems []Problem
+}
+
+func (r *reading) at(line int, text string) Evidence {
+	return Evidence{File: r.file, Line: line, Text: strings.TrimSpace(text)}
+}
+
+func (r *reading) skip(line int, text, format string, args ...any) {
+	r.problems = append(r.problems, Problem{Line: line, Text: shorten(text), Why: fmt.Sprintf(format, args...)})
+}
+
+// result is what a parser returns: an error when not one line was of use.
+func (r *reading) result() ([]Problem, error) {
+	if r.used > 0 {
+		return r.problems, nil
+	}
+	if r.seen == 0 {
+		return nil, fmt.Errorf("read %s from %s: %w", r.what, r.file, ErrEmpty)
+	}
+	why := ""
+	if len(r.problems) > 0 {
+		p := r.problems[0]
+		why = fmt.Sprintf(": line %d: %s", p.Line, p.Why)
+	}
+	return r.problems, fmt.Errorf("read %s from %s: none of its %d lines can be used%s", r.what, r.file, r.seen, why)
+}
+
+// longestQuote bounds the text of a problem, in bytes.
+const longestQuote = 160
+
+// shorten makes a line fit to be shown: valid UTF-8, bounded.
+func shorten(s string) string {
+	s = strings.TrimSpace(s)
+	cut := len(s) > longestQuote
+	if cut {
+		s = s[:longestQuote]
+	}
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\ufffd")
+	}
+	if cut {
+		s += "…"
+	}
+	return s
+}
+
+// isPrompt tells whether a line is the command that was typed, pasted along with its output: "# ip rule",
+// "root@node-a:~# ip -6 route show table 2", "$ ss -lnt".
+func isPrompt(line string) bool {
+	line = strings.TrimSpace(line)
+	if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "$") {
+		return true
+	}
+	end := strings.IndexAny(line, "#$")
+	return end > 0 && end+1 < len(line) && line[end+1] == ' ' && strings.ContainsAny(line[:end], "@:]~")
+}

@@ -1,0 +1,46 @@
+package intent
+
+import "fmt"
+
+// ipvs is what IPVS mode does: a virtual server has one list of real servers for all clients, so that the
+// policies are the same for pods, the node and the world.
+func (q question) ipvs() Outcome {
+	switch q.f.Kind {
+	case ClusterIP:
+		return q.ipvsServer(q.sp.InternalLocal && q.release.does(twoLists), "internalTrafficPolicy", q.clusterIPMasquerade())
+	case NodePort:
+		if served, why := nodePortServed(NodePort, q.f.Addr, q.sp.NodeIP, q.p, q.release); !served {
+			return Outcome{Result: resultNoMatch, Because: why}
+		}
+	default:
+		if !q.admitted() && (q.release.does(ipvsOutputFirewall) || !q.release.does(filterFirewall) || !q.fromNode()) {
+			return Outcome{Result: resultDrop, Because: q.outside()}
+		}
+	}
+	m := masquerade{because: "client address kept"}
+	if !q.externalLocal() {
+		m = masquerade{on: true, because: "masqueraded"}
+	}
+	return q.ipvsServer(q.externalLocal(), "externalTrafficPolicy", m)
+}
+
+// ipvsServer is a virtual server under one policy. Under policy Local without a local endpoint it is filled
+// with the endpoints of the cluster since 1.24, if the Service can be reached from outside.
+func (q question) ipvsServer(onlyLocal bool, policy string, m masquerade) Outcome {
+	backends, because := q.sp.Cluster, q.anyEndpoint(policy+" is Cluster")
+	if onlyLocal {
+		backends, because = q.sp.Local, fmt.Sprintf("%s is Local: the endpoints on %s, for every client", policy, q.node())
+		if len(backends) == 0 && q.release.does(ipvsClusterFallback) && q.sp.reachableFromOutside() {
+			backends = q.sp.Cluster
+			because = fmt.Sprintf("%s is Local and %s has no ready endpoint: IPVS mode of kube-proxy 1.24+ takes any ready endpoint instead", policy, q.node())
+		}
+	}
+	if len(backends) == 0 {
+		reason := "the port has no usable endpoint"
+		if onlyLocal && len(q.sp.Usable) > 0 {
+			reason = fmt.Sprintf("%s is Local and %s has no ready endpoint", policy, q.node())
+		}
+		return Outcome{Result: resultReject, Because: reason + ": the virtual server is empty and the kernel answers port unreachable"}
+	}
+	return q.withMasquerade(backends, m, q.fallback(backends, because))
+}

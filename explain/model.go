@@ -1,0 +1,112 @@
+package explain
+
+import (
+	"net/netip"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain/dataplane"
+	"github.com/svcnet/svcnet/explain/host"
+	"github.com/svcnet/svcnet/explain/intent"
+	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/objects"
+	"github.com/svcnet/svcnet/explain/report"
+	"github.com/svcnet/svcnet/explain/traits"
+)
+
+type hostAddr = host.Addr
+
+// model is a snapshot as data: rules, host, objects, the proxy's traits, and what the objects intend.
+type model struct {
+	node        string
+	nodeBecause string
+	rulesets    []*netfilter.Ruleset
+	kernel      *netfilter.Kernel
+	walker      netfilter.Walker
+	objects     *objects.Set
+	proxy       traits.Proxy
+	plan        *intent.Plan
+	sources     []report.Source
+	// granted are jumps that a partial capture lacks and that were taken for granted.
+	granted []string
+}
+
+// newModel reads a snapshot. Evidence that cannot be read shows in sources, never as an error.
+func newModel(s *snapshot.Snapshot) *model {
+	m := &model{
+		kernel:  &netfilter.Kernel{Host: &host.Host{}},
+		objects: &objects.Set{},
+		plan:    &intent.Plan{},
+	}
+	r := reader{model: m}
+	for i := range s.Evidence {
+		r.read(&s.Evidence[i])
+	}
+	m.objects.Sort()
+	r.traits.NodeName = s.Node
+	r.traits.Rulesets = m.rulesets
+	for _, n := range m.objects.Nodes {
+		r.traits.Nodes = append(r.traits.Nodes, traits.Node{
+			Name: n.Name, File: n.File, Line: n.Line,
+			PodCIDRs: append(podCIDRs(n.Node, netfilter.IPv4), podCIDRs(n.Node, netfilter.IPv6)...),
+		})
+	}
+	for _, c := range m.objects.ConfigMaps {
+		r.configMap(c)
+	}
+	m.proxy = traits.Derive(r.traits)
+	m.node, m.nodeBecause = m.whichNode(s.Node)
+	m.knowNode()
+	for _, rs := range m.rulesets {
+		m.granted = append(m.granted, dataplane.TakeForGranted(rs)...)
+	}
+	m.intend()
+	m.kernel.NewClient = true
+	m.walker = netfilter.Walker{Rulesets: m.rulesets, Kernel: m.kernel}
+	return m
+}
+
+// knowNode gives the host what only the Node object says of it.
+func (m *model) knowNode() {
+	n := m.nodeObject()
+	if n == nil {
+		return
+	}
+	for _, a := range n.Status.Addresses {
+		if addr, err := netip.ParseAddr(a.Address); err == nil {
+			m.kernel.Host.NodeAddrs = append(m.kernel.Host.NodeAddrs, addr)
+		}
+	}
+	m.kernel.Host.PodCIDRs = append(podCIDRs(n, netfilter.IPv4), podCIDRs(n, netfilter.IPv6)...)
+}
+
+// intend derives what the objects ask for.
+func (m *model) intend() {
+	in := intent.Input{Proxy: m.proxy, NodeAddrs: append(m.kernel.Host.OwnAddrs(4), m.kernel.Host.OwnAddrs(6)...)}
+	where := make(map[any]intent.Evidence)
+	for _, o := range m.objects.Services {
+		in.Services = append(in.Services, o.Service)
+		where[o.Service] = read(o.Evidence)
+	}
+	for _, o := range m.objects.EndpointSlices {
+		in.Slices = append(in.Slices, o.EndpointSlice)
+		where[o.EndpointSlice] = read(o.Evidence)
+	}
+	for _, o := range m.objects.Endpoints {
+		in.Endpoints = append(in.Endpoints, o.Endpoints)
+		where[o.Endpoints] = read(o.Evidence)
+	}
+	if n, ok := m.objects.Node(m.node); ok {
+		in.Node = n.Node
+		where[n.Node] = read(n.Evidence)
+	}
+	if in.Proxy.NodeName == "" {
+		in.Proxy.NodeName = m.node
+	}
+	in.SlicesRead = len(in.Slices) > 0
+	in.Evidence = func(obj any) intent.Evidence { return where[obj] }
+	m.plan = intent.Compute(in)
+}
+
+func read(e objects.Evidence) intent.Evidence {
+	return intent.Evidence{File: e.File, Line: e.Line}
+}

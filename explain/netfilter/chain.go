@@ -1,0 +1,315 @@
+package netfilter
+
+import "fmt"
+
+// how a packet leaves a chain.
+type how uint8
+
+const (
+	// behind: goes on behind the rule.
+	behind how = iota
+	// fell: off the end of the chain, or RETURN, or back from a goto; goes on in the caller.
+	fell
+	// accepted: done with the base chain, or with the nat hook once a translation is bound.
+	accepted
+	dropped
+	rejected
+	stolen
+	// lost: what happens is not in the evidence.
+	lost
+)
+
+// leaving is a state that leaves a chain, and where.
+type leaving struct {
+	state
+	how          how
+	table, chain string
+	with         string // the REJECT answer, or the reason of stolen and lost
+}
+
+func (l leaving) place(e *Ending) { e.Table, e.Chain = l.table, l.chain }
+
+// base names the base chain that is being run.
+type base struct {
+	hook  Hook
+	rules *Ruleset
+	table *Table
+}
+
+// baseChain runs one built-in chain for all states and applies its policy to those that reach its end.
+func (r *run) baseChain(b base, in []state) []leaving {
+	c := b.table.Chain(b.hook.String())
+	left := r.chain(b, c, in, nil)
+	for i := range left {
+		if left[i].how != fell {
+			continue
+		}
+		switch c.Policy {
+		case "DROP":
+			left[i].state = left[i].hop(Hop{
+				Kind: HopPolicy, Hook: b.hook, Backend: b.rules.Backend, Table: b.table.Name, Chain: c.Name, Index: -1,
+				File: b.rules.File, Line: c.Line, Text: "policy DROP", P: 1,
+			})
+			left[i].how, left[i].table, left[i].chain = dropped, b.table.Name, c.Name+"(policy)"
+		case "ACCEPT":
+			left[i].how = accepted
+		default:
+			left[i].how = accepted
+			left[i].state = left[i].note("the policy of %s %s is not in the capture: taken as ACCEPT", b.table.Name, c.Name)
+		}
+	}
+	return left
+}
+
+// chain runs the states through one chain. stack holds the chains that called it.
+func (r *run) chain(b base, c *Chain, live []state, stack []*Chain) []leaving {
+	var left []leaving
+	// A packet's addresses and ports do not change inside a chain (translations leave it), and all states
+	// that enter a chain together come from one packet, so one look into the index serves all that agree.
+	for len(live) > 0 {
+		group, rest := sameDestination(live)
+		left = append(left, r.rules(b, c, group, stack)...)
+		live = rest
+	}
+	return left
+}
+
+// rules runs states that have the same destination through the rules of a chain.
+func (r *run) rules(b base, c *Chain, live []state, stack []*Chain) []leaving {
+	var left []leaving
+	for i := range c.candidates(&live[0].p) {
+		rule := &c.Rules[i]
+		if !rule.matters() {
+			continue
+		}
+		var next []state
+		for _, s := range live {
+			matched, unmatched := r.match(b.hook, rule, s)
+			next = append(next, unmatched...)
+			for _, m := range matched {
+				for _, l := range r.apply(b, c, i, m, stack) {
+					if l.how == behind {
+						next = append(next, l.state)
+					} else {
+						left = append(left, l)
+					}
+				}
+			}
+		}
+		live = mergeStates(next)
+		if len(live) == 0 {
+			return left
+		}
+		if len(live) > r.limit() {
+			return append(left, leaving{state: live[0], how: lost, table: b.table.Name, chain: c.Name,
+				with: fmt.Sprintf("chain %s has more than %d undecided combinations", c.Name, r.limit())})
+		}
+	}
+	for _, s := range live {
+		left = append(left, leaving{state: s, how: fell})
+	}
+	return left
+}
+
+// apply does what a matching rule says.
+func (r *run) apply(b base, c *Chain, i int, m matched, stack []*Chain) []leaving {
+	rule := &c.Rules[i]
+	s := m.state
+	for _, match := range rule.Matches {
+		if rec, ok := match.(Recorder); ok {
+			if u, ok := rec.Records(&s.p); ok {
+				s.p.Recent = append(s.p.Recent[:len(s.p.Recent):len(s.p.Recent)], u)
+			}
+		}
+	}
+	step := Hop{
+		Kind: HopRule, Hook: b.hook, Backend: b.rules.Backend, Table: b.table.Name, Chain: c.Name, Index: i,
+		Rule: rule, File: b.rules.File, Line: rule.Line, Text: rule.Text, P: m.p,
+	}
+	leave := func(h how, with string) []leaving {
+		return []leaving{{state: s.hop(step), how: h, table: b.table.Name, chain: c.Name, with: with}}
+	}
+	goOn := func(s state) []leaving { return []leaving{{state: s, how: behind}} }
+
+	switch t := rule.Target.(type) {
+	case nil, Continue:
+		return goOn(s)
+	case Accept:
+		return leave(accepted, "")
+	case Drop:
+		return leave(dropped, "")
+	case Reject:
+		return leave(rejected, t.With)
+	case Return:
+		return []leaving{{state: s, how: fell}}
+	case Queue:
+		return leave(stolen, fmt.Sprintf("handed to the program that reads queue %d, which decides", t.Num))
+	case *TProxy:
+		s.p.Mark = s.p.Mark&^t.Mask ^ t.Value
+		return leave(stolen, fmt.Sprintf("redirected to a local transparent proxy on port %d", t.Port))
+	case Unreadable:
+		return leave(lost, fmt.Sprintf("the target of this rule cannot be read: %s %s", t.Name, t.Why))
+	case SetMark:
+		s.p.Mark = s.p.Mark&^t.Mask ^ t.Value
+		return goOn(s.hop(step))
+	case ConnMark:
+		switch t.Op {
+		case ConnMarkSet:
+			s.p.CTMark = s.p.CTMark&^t.Mask ^ t.Value
+		case ConnMarkSave:
+			s.p.CTMark = s.p.CTMark&^t.CTMask ^ s.p.Mark&t.NFMask
+		case ConnMarkRestore:
+			s.p.Mark = s.p.Mark&^t.NFMask ^ s.p.CTMark&t.CTMask
+		}
+		return goOn(s.hop(step))
+	case CT:
+		if t.NoTrack {
+			s.untracked = true
+			s.p.State = StateUntracked
+			return goOn(s.hop(step))
+		}
+		return goOn(s)
+	case *SetAdd:
+		// The packet itself goes on; later packets may meet another set.
+		return goOn(s.note("rule %d of %s changes set %s as packets pass", i+1, c.Name, t.Set))
+	case *Translate:
+		if t.Kind == Masquerade {
+			if _, ok := r.masqueradeAddr(&s); !ok {
+				return leave(dropped, "")
+			}
+		}
+		var left []leaving
+		for _, s := range r.translate(b, t, s.hop(step)) {
+			left = append(left, leaving{state: s, how: accepted, table: b.table.Name, chain: c.Name})
+		}
+		return left
+	case Jump:
+		return r.jump(b, c, t, step, s, stack)
+	default:
+		return leave(lost, fmt.Sprintf("target %T is not evaluated", t))
+	}
+}
+
+// jump runs the called chain. Steps inside it that decided nothing leave no hops.
+func (r *run) jump(b base, c *Chain, t Jump, step Hop, s state, stack []*Chain) []leaving {
+	called := b.table.Chain(t.Chain)
+	lose := func(why string) []leaving {
+		return []leaving{{state: s.hop(step), how: lost, table: b.table.Name, chain: c.Name, with: why}}
+	}
+	if called == nil || (!called.Declared && len(called.Rules) == 0) {
+		return lose(fmt.Sprintf("the rule goes on in chain %s, which is not in the capture of table %s", t.Chain, b.table.Name))
+	}
+	stack = append(stack[:len(stack):len(stack)], c)
+	for _, on := range stack {
+		if on == called {
+			return lose(fmt.Sprintf("the rules loop: chain %s calls itself", t.Chain))
+		}
+	}
+	inside := s.hop(step)
+	left := r.chain(b, called, []state{inside}, stack)
+	for i := range left {
+		if left[i].how != fell {
+			continue
+		}
+		if left[i].hops == inside.hops {
+			left[i].hops = s.hops
+		}
+		// What falls off a chain that was entered by goto goes on in the caller of the chain with the goto.
+		if !t.Goto {
+			left[i].how = behind
+		}
+	}
+	return left
+}
+
+// matters is false for rules that cannot change where a packet goes: counting and logging.
+func (rule *Rule) matters() bool {
+	switch rule.Target.(type) {
+	case nil, Continue:
+		for _, m := range rule.Matches {
+			if _, ok := m.(Recorder); ok {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// matched is a state for which a rule applies, with the probability of the rule's own random tests.
+type matched struct {
+	state
+	p float64
+}
+
+// match tests a rule. A random or undecided test splits the state: the matched states and the unmatched
+// ones together have the state's share, within each choice of assumptions.
+func (r *run) match(hook Hook, rule *Rule, s state) (yes []matched, no []state) {
+	p := &s.p
+	if !rule.Proto.Test(p.Proto) || !rule.Dst.Test(p.Dst) || rule.Fragment == OnlyFragments {
+		return nil, []state{s}
+	}
+	if r.OnSource != nil && rule.Src.Prefix.IsValid() && !s.p.SNATed {
+		r.OnSource(rule.Src.Prefix)
+	}
+	if !rule.Src.Test(p.Src) {
+		return nil, []state{s}
+	}
+	var (
+		facts []Fact
+		share = 1.0
+	)
+	take := func(a Answer) (goOn bool) {
+		switch a.Truth {
+		case False:
+			return false
+		case Random:
+			share *= a.P
+		case Undecided:
+			if answer, ok := s.answered(a.Fact.Key); ok {
+				return answer != a.Fact.Not
+			}
+			facts = append(facts, a.Fact)
+		}
+		return true
+	}
+	if !take(rule.In.Test(p.In, false)) || !take(rule.Out.Test(p.Out, true)) {
+		return nil, []state{s}
+	}
+	for _, m := range rule.Matches {
+		if !take(m.Test(r.Kernel, hook, p)) {
+			return nil, []state{s}
+		}
+	}
+	for _, f := range facts {
+		holds, fails := s.fork(f)
+		if f.Not {
+			holds, fails = fails, holds
+		}
+		no = append(no, fails...)
+		if len(holds) == 0 {
+			return nil, no
+		}
+		s = holds[0]
+	}
+	if share < 1 {
+		other := s
+		other.prob *= 1 - share
+		no = append(no, other)
+		s.prob *= share
+	}
+	return []matched{{s, share}}, no
+}
+
+// sameDestination splits off the states that agree with the first in what the index looks at.
+func sameDestination(live []state) (group, rest []state) {
+	first := &live[0].p
+	for _, s := range live {
+		if s.p.Dst == first.Dst && s.p.Proto == first.Proto && s.p.DstPort == first.DstPort {
+			group = append(group, s)
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	return group, rest
+}

@@ -1,0 +1,232 @@
+package netfilter
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Recent is -m recent: lists of addresses with the times at which they were seen. kube-proxy keeps ClientIP
+// affinity in one list for each endpoint.
+type Recent struct {
+	Op   RecentOp
+	Name string
+	// Seconds is how long ago a stamp may be, 0 for no limit; Hits how many stamps it takes, 0 for one.
+	Seconds, Hits uint32
+	// Reap forgets stamps that are too old; TTL asks for the same TTL.
+	Reap, TTL bool
+	// Dest looks at the destination instead of the source.
+	Dest bool
+	// Mask is laid over the address, invalid for all ones.
+	Mask netip.Addr
+	Not  bool
+}
+
+// RecentOp is what -m recent does.
+type RecentOp uint8
+
+// The operations: --set adds the address, --rcheck looks for it, --update looks and refreshes, --remove looks and
+// deletes.
+const (
+	RecentSet RecentOp = iota
+	RecentCheck
+	RecentRefresh
+	RecentRemove
+)
+
+var recentMatch = extension{
+	name: "recent",
+	save: func(a *arena) saved { return newRecent(a) },
+	list: listRecent,
+}
+
+// newRecent has the default name.
+func newRecent(a *arena) *Recent {
+	m := a.recent.new()
+	m.Name = "DEFAULT"
+	return m
+}
+
+// Test follows recent_mt of xt_recent.c. What the walk itself has added to a list counts before what was
+// captured.
+func (m *Recent) Test(k *Kernel, _ Hook, p *Packet) Answer {
+	if m.Op == RecentSet {
+		return Yes.Negate(m.Not)
+	}
+	addr := m.address(p)
+	hits := 0
+	for _, u := range p.Recent {
+		if u.List == m.Name && u.Addr == addr {
+			hits++
+		}
+	}
+	need := max(int(m.Hits), 1)
+	if m.Op == RecentRemove {
+		need = 1
+	}
+	if hits >= need {
+		return Yes.Negate(m.Not)
+	}
+	if k.NewClient && !m.Dest {
+		return No.Negate(m.Not)
+	}
+	ask := func(because string) Answer {
+		return Maybe(Fact{
+			Key:     "recent " + m.Name + " " + addr.String() + m.limits(),
+			Yes:     addr.String() + " is in the recent list " + m.Name + m.limits(),
+			No:      addr.String() + " is not in the recent list " + m.Name + m.limits(),
+			Because: because,
+		}).Negate(m.Not)
+	}
+	if k.Recent == nil {
+		return ask("no recent list was captured (/proc/net/xt_recent)")
+	}
+	list := k.Recent[m.Name]
+	if list == nil || list.Ages == nil {
+		return ask("the recent list " + m.Name + " is not in the capture (/proc/net/xt_recent)")
+	}
+	ages, ok := list.Ages[addr.String()]
+	if !ok {
+		return No.Negate(m.Not)
+	}
+	if m.TTL {
+		return ask("the TTL of the packet is not known")
+	}
+	if m.Op == RecentRemove {
+		return Yes.Negate(m.Not)
+	}
+	for _, age := range ages {
+		if m.Seconds == 0 || age <= float64(m.Seconds) {
+			hits++
+		}
+	}
+	return Is(hits >= need).Negate(m.Not)
+}
+
+// limits is what a stamp has to fulfil, for a question about it.
+func (m *Recent) limits() string {
+	s := ""
+	if m.Seconds > 0 {
+		s += " within " + strconv.Itoa(int(m.Seconds)) + " s"
+	}
+	if m.Hits > 1 {
+		s += " at least " + strconv.Itoa(int(m.Hits)) + " times"
+	}
+	return s
+}
+
+// address is the address under which the packet is listed.
+func (m *Recent) address(p *Packet) netip.Addr {
+	a := p.Src
+	if m.Dest {
+		a = p.Dst
+	}
+	if m.Mask.IsValid() && a.IsValid() {
+		return masked(a, m.Mask)
+	}
+	return a
+}
+
+// Records is what --set, and --update that found the address, add to the list.
+func (m *Recent) Records(p *Packet) (RecentUpdate, bool) {
+	if m.Op != RecentSet && (m.Op != RecentRefresh || m.Not) {
+		return RecentUpdate{}, false
+	}
+	return RecentUpdate{List: m.Name, Addr: m.address(p)}, true
+}
+
+func (m *Recent) option(o *option) bool {
+	switch o.name {
+	case "--set":
+		m.Op, m.Not = RecentSet, o.not
+	case "--rcheck":
+		m.Op, m.Not = RecentCheck, o.not
+	case "--update":
+		m.Op, m.Not = RecentRefresh, o.not
+	case "--remove":
+		m.Op, m.Not = RecentRemove, o.not
+	case "--seconds":
+		m.Seconds = uint32(o.number(32))
+	case "--hitcount":
+		m.Hits = uint32(o.number(32))
+	case "--reap":
+		m.Reap = true
+	case "--rttl":
+		m.TTL = true
+	case "--name":
+		m.Name = o.value()
+	case "--mask":
+		m.mask(o.addr())
+	case "--rsource":
+		m.Dest = false
+	case "--rdest":
+		m.Dest = true
+	default:
+		return false
+	}
+	return true
+}
+
+// mask keeps a mask that is not all ones.
+func (m *Recent) mask(a netip.Addr) {
+	if bits, ok := prefixLength(a); !ok || bits != a.BitLen() {
+		m.Mask = a
+	}
+}
+
+// listRecent reads "[!] recent: CHECK [seconds: N] [hit_count: N] [TTL-Match] [reap] name: X side: source [mask: M]".
+func listRecent(l *listing) Match {
+	not := l.not()
+	if !l.word("recent:") {
+		return nil
+	}
+	m := newRecent(l.arena)
+	m.Not = not
+	switch l.next() {
+	case "SET":
+		m.Op = RecentSet
+	case "CHECK":
+		m.Op = RecentCheck
+	case "UPDATE":
+		m.Op = RecentRefresh
+	case "REMOVE":
+		m.Op = RecentRemove
+	default:
+		return nil
+	}
+	for {
+		switch w := l.peek(); w {
+		case "seconds:", "hit_count:":
+			v, _ := l.after(w)
+			n, err := strconv.ParseUint(v, 10, 32)
+			if err != nil {
+				return nil
+			}
+			if w == "seconds:" {
+				m.Seconds = uint32(n)
+			} else {
+				m.Hits = uint32(n)
+			}
+		case "TTL-Match":
+			l.next()
+			m.TTL = true
+		case "reap":
+			l.next()
+			m.Reap = true
+		case "name:":
+			m.Name, _ = l.after(w)
+		case "side:":
+			v, _ := l.after(w)
+			m.Dest = strings.HasPrefix(v, "dest")
+		case "mask:":
+			v, _ := l.after(w)
+			a, err := netip.ParseAddr(v)
+			if err != nil {
+				return nil
+			}
+			m.mask(a)
+		default:
+			return m
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package netfilter
+
+import (
+	"strings"
+)
+
+// SetMatch is -m set: what the directions select from the packet is in an ipset.
+type SetMatch struct {
+	Set  string
+	Dirs []Dir
+	Not  bool
+	// Extra are the options that look at an entry's counters or at "nomatch" entries, as printed.
+	Extra string
+}
+
+var setMatch = extension{
+	name: "set",
+	save: func(a *arena) saved { return a.set.new() },
+	list: listSet,
+}
+
+// Test asks the set. With extra options only "not in the set at all" decides.
+func (m *SetMatch) Test(k *Kernel, _ Hook, p *Packet) Answer {
+	set := k.Sets[m.Set]
+	if set == nil || set.Contains == nil {
+		because := "set " + m.Set + " is not in the capture (ipset save)"
+		if k.Sets == nil {
+			because = "no ipset was captured (ipset save)"
+		}
+		return m.ask(because, p).Negate(m.Not)
+	}
+	a := set.Contains(m.Dirs, p)
+	if m.Extra != "" && a.Truth != False {
+		a = m.ask("the set's "+m.Extra+" is not evaluated", p)
+	}
+	return a.Negate(m.Not)
+}
+
+func (m *SetMatch) ask(because string, p *Packet) Answer {
+	text := m.Set + " " + dirsString(m.Dirs)
+	if m.Extra != "" {
+		text += " " + m.Extra
+	}
+	return Maybe(Fact{
+		Key:     "set " + text + " " + p.Src.String() + " " + p.Dst.String(),
+		Yes:     "the packet is in set " + text,
+		No:      "the packet is not in set " + text,
+		Because: because,
+	})
+}
+
+func dirsString(dirs []Dir) string {
+	var b strings.Builder
+	for i, d := range dirs {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if d == DirSrc {
+			b.WriteString("src")
+		} else {
+			b.WriteString("dst")
+		}
+	}
+	return b.String()
+}
+
+func (m *SetMatch) option(o *option) bool {
+	switch o.name {
+	case "--match-set", "--set":
+		m.Set = o.value()
+		m.Dirs = o.dirs()
+		m.Not = o.not
+	case "--update-counters", "--update-subcounters":
+		// These only keep an entry's counters from being updated.
+	case "--return-nomatch":
+		m.extra("return-nomatch")
+	case "--packets-eq", "--packets-lt", "--packets-gt", "--bytes-eq", "--bytes-lt", "--bytes-gt":
+		v := o.value()
+		not := ""
+		if o.not {
+			not = "! "
+		}
+		m.extra(not + o.name[2:] + " " + v)
+	default:
+		return false
+	}
+	return true
+}
+
+func (m *SetMatch) extra(s string) {
+	if m.Extra != "" {
+		m.Extra += " "
+	}
+	m.Extra += s
+}
+
+// listSet reads "[!] match-set NAME src,dst [return-nomatch] [! update-counters] [[!] packets-eq N] …".
+func listSet(l *listing) Match {
+	not := l.not()
+	name, ok := l.after("match-set")
+	if !ok {
+		return nil
+	}
+	m := l.arena.set.new()
+	m.Set, m.Not = name, not
+	if m.Dirs, ok = parseDirs(l.next()); !ok {
+		return nil
+	}
+	for {
+		start := l.i
+		not := ""
+		if l.not() {
+			not = "! "
+		}
+		switch w := l.peek(); w {
+		case "update-counters", "update-subcounters":
+			l.next()
+		case "return-nomatch":
+			l.next()
+			m.extra(w)
+		case "packets-eq", "packets-lt", "packets-gt", "bytes-eq", "bytes-lt", "bytes-gt":
+			v, _ := l.after(w)
+			m.extra(not + w + " " + v)
+		default:
+			l.i = start
+			return m
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package netfilter
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/svcnet/svcnet/explain/host"
+)
+
+// fromInterface walks a packet that comes in on an interface: from a pod of this node or from outside.
+func (r *run) fromInterface(s state) {
+	s.p.Out = NoIface
+	for _, s := range r.hook(Prerouting, []state{s}) {
+		r.routeIn(s)
+	}
+}
+
+// routeIn is the routing decision after PREROUTING (ip_route_input_slow), then the way to the local
+// process or through FORWARD.
+func (r *run) routeIn(s state) {
+	for _, s := range r.decide(s) {
+		d := s.decision
+		switch d.Type {
+		case "local", "broadcast", "multicast":
+			if s, ok := r.acceptable(s.state, true); ok {
+				r.deliver(s)
+			}
+		case "unicast":
+			if s, ok := r.acceptable(s.state, false); ok {
+				for _, s := range r.hook(Forward, []state{s.leaveBy(d)}) {
+					r.send(s)
+				}
+			}
+		default:
+			r.noRoute(s)
+		}
+	}
+}
+
+// fromNode walks a packet that a process of this node sends. The route is looked up first: it chooses the
+// source address, and without one nothing is sent, whatever the rules say.
+func (r *run) fromNode(s state) {
+	s.p.In = NoIface
+	for _, s := range r.decide(s) {
+		switch d := s.decision; d.Type {
+		case "local", "unicast", "broadcast", "multicast":
+			s := s.leaveBy(d)
+			for _, s := range r.hook(Output, []state{s}) {
+				r.send(s)
+			}
+		default:
+			r.noRoute(s)
+		}
+	}
+}
+
+// send is POSTROUTING and what follows: the packet leaves the node, or comes around through the loopback
+// device when its destination is the node itself.
+func (r *run) send(s state) {
+	for _, s := range r.hook(Postrouting, []state{s}) {
+		if !s.p.Local || s.p.Out != loopback {
+			r.end(s, Forwarded, nil)
+			continue
+		}
+		// Loopback keeps the packet's route and connection: the PREROUTING chains run, no second routing
+		// decision is made (ip_rcv_finish finds the route in place).
+		s.p.In, s.p.Out, s.p.Local = loopback, NoIface, false
+		for _, s := range r.hook(Prerouting, []state{s}) {
+			r.deliver(s)
+		}
+	}
+}
+
+var loopback = Iface{Name: "lo", Known: true}
+
+// deliver is INPUT.
+func (r *run) deliver(s state) {
+	s.p.Out = NoIface
+	for _, s := range r.hook(Input, []state{s}) {
+		r.end(s, Delivered, nil)
+	}
+}
+
+func (r *run) noRoute(s decided) {
+	d := s.decision
+	if d.Type == "unknown" {
+		r.end(s.state, UnknownVerdict, func(e *Ending) { e.Why = d.Because })
+		return
+	}
+	r.end(s.state.routeHop(d), NoRoute, func(e *Ending) { e.Why = d.Because })
+}
+
+// decided is a state with its route.
+type decided struct {
+	state
+	decision host.Decision
+}
+
+// decide looks up the route of a packet, or forks where the evidence leaves open whether the destination is
+// the node itself. Where routes were not captured it takes for granted that there is one, and says so.
+func (r *run) decide(s state) []decided {
+	if s.toSelf {
+		return []decided{{s, host.Decision{Type: "local"}}}
+	}
+	d := r.route(&s)
+	if d.Type != "unknown" {
+		if d.Assumed && d.Because != "" {
+			s = s.note("%s", d.Because)
+		}
+		return []decided{{s, d}}
+	}
+	kind, f := r.Kernel.Host.Type(s.p.Dst)
+	if f.Is == host.Unknown {
+		yes, no := s.fork(LocalFact(s.p.Dst, f.Because))
+		var out []decided
+		for _, s := range yes {
+			out = append(out, decided{s, host.Decision{Type: "local"}})
+		}
+		for _, s := range no {
+			out = append(out, decided{s.note("%s", takenForGranted(s.p.Dst, d)), host.Decision{Type: "unicast"}})
+		}
+		return out
+	}
+	if f.Assumed && f.Because != "" {
+		s = s.note("%s", f.Because)
+	}
+	switch kind {
+	case "local", "broadcast", "multicast":
+		return []decided{{s, host.Decision{Type: kind}}}
+	}
+	return []decided{{s.note("%s", takenForGranted(s.p.Dst, d)), host.Decision{Type: "unicast"}}}
+}
+
+func takenForGranted(dst netip.Addr, d host.Decision) string {
+	return fmt.Sprintf("a route to %s is taken for granted: %s", dst, d.Because)
+}
+
+// LocalFact is the question whether an address is the node's own.
+func LocalFact(a netip.Addr, because string) Fact {
+	return Fact{
+		Key:     "local " + a.String(),
+		Yes:     a.String() + " is an address of this node",
+		No:      a.String() + " is not an address of this node",
+		Because: because,
+	}
+}
+
+func (r *run) route(s *state) host.Decision {
+	return r.Kernel.Host.Route(host.Query{
+		Src: s.p.Src, Dst: s.p.Dst, Mark: s.p.Mark, In: s.p.In.Name, InKnown: s.p.In.Known, Local: s.p.Local,
+	})
+}
+
+// leaveBy sets the outgoing interface, and the source of a packet whose sender left it to the route.
+func (s state) leaveBy(d host.Decision) state {
+	s.p.Out = Iface{Name: d.Out, Known: d.Out != ""}
+	if d.Type == "local" {
+		s.p.Out = loopback
+	}
+	if !s.p.Src.IsValid() || s.p.Src.IsUnspecified() {
+		s.p.Src = d.Src
+		if !s.p.OrigSrc.IsValid() || s.p.OrigSrc.IsUnspecified() {
+			s.p.OrigSrc = d.Src
+		}
+	}
+	return s
+}
+
+func (s state) routeHop(d host.Decision) state {
+	text := d.Text
+	if text == "" {
+		text = d.Because
+	}
+	return s.hop(Hop{Kind: HopRoute, Index: -1, File: d.File, Line: d.Line, Text: text, P: 1})
+}
+
+// acceptable are the checks of a packet from outside that go with its routing decision: the reverse path,
+// loopback addresses, forwarding (fib_validate_source, ip_route_input_slow). A refusal that rests on an
+// assumed interface is noted and does not end the walk.
+func (r *run) acceptable(s state, local bool) (state, bool) {
+	refuse := func(f host.Finding) (state, bool) {
+		if s.p.InAssumed {
+			return s.note("if it comes in on %s, the kernel drops it: %s", s.p.In.Name, f.Because), true
+		}
+		r.end(s.hop(Hop{Kind: HopRoute, Index: -1, File: f.File, Line: f.Line, Text: f.Because, P: 1}), Martian, func(e *Ending) { e.Why = f.Because })
+		return s, false
+	}
+	if s.p.In.Known && s.p.In.Name != "lo" {
+		if f := r.Kernel.Host.ReversePath(s.p.In.Name, s.p.Src, s.p.Dst, s.p.Mark); f.Is == host.No {
+			var ok bool
+			if s, ok = refuse(f); !ok {
+				return s, false
+			}
+		}
+	}
+	if local {
+		return s, true
+	}
+	in := ""
+	if s.p.In.Known {
+		in = s.p.In.Name
+	}
+	switch f := r.Kernel.Host.Forwards(int(s.p.Family), in); f.Is {
+	case host.No:
+		r.end(s.hop(Hop{Kind: HopRoute, Index: -1, File: f.File, Line: f.Line, Text: f.Because, P: 1}), NoRoute, func(e *Ending) { e.Why = f.Because })
+		return s, false
+	case host.Unknown:
+		if f.Because != "" {
+			s = s.note("forwarding is taken to be on: %s", f.Because)
+		}
+	}
+	return s, true
+}
+
+// reroute looks up the route of the node's own packets again when a stage of OUTPUT changed the mark or an
+// address.
+func (r *run) reroute(before state, after []state) []state {
+	var out []state
+	for _, s := range after {
+		if s.p.Mark == before.p.Mark && s.p.Src == before.p.Src && s.p.Dst == before.p.Dst && !(s.toSelf && !before.toSelf) {
+			out = append(out, s)
+			continue
+		}
+		for _, d := range r.decide(s) {
+			switch d.decision.Type {
+			case "local", "unicast", "broadcast", "multicast":
+				out = append(out, d.leaveBy(d.decision))
+			default:
+				r.noRoute(d)
+			}
+		}
+	}
+	return out
+}
+
+// ephemeralPort stands for the port of a client whose port is not known, in the packets that come back to it: one
+// from the range that systems draw from, which no Service rule names.
+const ephemeralPort = 50007
+
+// Reply walks the first answer to the packet of an ending that was delivered or forwarded: back from where
+// it went, through connection tracking, which undoes the translations. The endings' packets are seen from
+// the client's side: an answer whose source is not the address that the client dialled is no answer to it.
+func (w *Walker) Reply(e Ending) []Ending {
+	p := e.Packet
+	if !p.HasSrcPort && p.SrcPort == 0 {
+		p.SrcPort, p.OrigSrcPort = ephemeralPort, ephemeralPort
+	}
+	back := Packet{
+		Family: p.Family, Src: p.Dst, Dst: p.Src, Proto: p.Proto, SrcPort: p.DstPort, DstPort: p.SrcPort, HasSrcPort: true,
+		ICMPType: p.ICMPType, ICMPCode: p.ICMPCode, CTMark: p.CTMark, State: StateEstablished, DNATed: p.DNATed, SNATed: p.SNATed,
+		OrigSrc: p.OrigSrc, OrigDst: p.OrigDst, OrigSrcPort: p.OrigSrcPort, OrigDstPort: p.OrigDstPort, Reply: true,
+	}
+	u := &undo{dst: p.OrigSrc, dstPort: p.OrigSrcPort, src: p.OrigDst, srcPort: p.OrigDstPort, hasDst: p.SNATed, hasSrc: p.DNATed}
+	if p.State == StateUntracked {
+		back.State, u = StateUntracked, &undo{}
+	}
+	entry := FromInterface
+	if e.Verdict == Delivered {
+		entry, back.Local = FromNode, true
+	} else {
+		back.In, back.InAssumed = p.Out, true
+	}
+	return w.start(entry, state{p: back, prob: 1, undo: u})
+}

@@ -1,0 +1,147 @@
+package explain
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/svcnet/svcnet/explain/netfilter"
+)
+
+// whichNode finds out whose evidence this is: what the snapshot or the user says, the proxy's own node name
+// if a Node has it, the one Node whose addresses the captured interfaces carry, or the only Node there is.
+// because says which of these it was.
+func (m *model) whichNode(said string) (name, because string) {
+	if said != "" {
+		return said, "as given"
+	}
+	if n := m.proxy.NodeName; n != "" {
+		if _, ok := m.objects.Node(n); ok {
+			return n, "the proxy's own node name"
+		}
+	}
+	var match []string
+	for _, n := range m.objects.Nodes {
+		for _, a := range n.Status.Addresses {
+			addr, err := netip.ParseAddr(a.Address)
+			if err == nil && slices.ContainsFunc(m.kernel.Host.Addrs, func(h hostAddr) bool { return h.Prefix.Addr() == addr }) {
+				match = append(match, n.Name)
+				break
+			}
+		}
+	}
+	if len(match) == 1 {
+		return match[0], "its addresses are those of the captured interfaces"
+	}
+	if len(m.objects.Nodes) == 1 {
+		return m.objects.Nodes[0].Name, "the only Node object"
+	}
+	return "", ""
+}
+
+// nodeObject is the Node object of the node, nil when there is none.
+func (m *model) nodeObject() *corev1.Node {
+	if n, ok := m.objects.Node(m.node); ok {
+		return n.Node
+	}
+	return nil
+}
+
+// pod is the pod that has an address, nil when no object says.
+func (m *model) pod(a netip.Addr) *corev1.Pod {
+	if p, ok := m.objects.PodByIP(a); ok {
+		return p.Pod
+	}
+	return nil
+}
+
+// nodeAddr is the node's own address of a family: its InternalIP, else the first global one of its interfaces.
+func (m *model) nodeAddr(family netfilter.Family) netip.Addr {
+	if n := m.nodeObject(); n != nil {
+		if a := internalIP(n, family); a.IsValid() {
+			return a
+		}
+	}
+	for _, a := range m.kernel.Host.Addrs {
+		addr := a.Prefix.Addr()
+		if familyOf(addr) == family && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() && (a.Scope == "global" || a.Scope == "") && !madeForServices(a.Link) {
+			return addr
+		}
+	}
+	for _, a := range m.kernel.Host.NodeAddrs {
+		if familyOf(a) == family {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// madeForServices are devices that carry service addresses, which are no addresses of the node to dial from.
+func madeForServices(link string) bool {
+	return link == "kube-ipvs0" || link == "nodelocaldns" || strings.HasPrefix(link, "cilium_")
+}
+
+func (m *model) isNodeAddr(a netip.Addr) bool {
+	for _, h := range m.kernel.Host.Addrs {
+		if h.Prefix.Addr() == a && !madeForServices(h.Link) {
+			return true
+		}
+	}
+	if slices.Contains(m.kernel.Host.NodeAddrs, a) {
+		return true
+	}
+	n := m.nodeObject()
+	return n != nil && slices.ContainsFunc(n.Status.Addresses, func(na corev1.NodeAddress) bool { return na.Address == a.String() })
+}
+
+func (m *model) isFrontendAddr(a netip.Addr) bool {
+	for _, sp := range m.plan.Ports {
+		for _, f := range sp.Frontends {
+			if f.Addr == a {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// assumedNodeAddr stands for the node's address where nothing tells it: a documentation address (RFC 5737,
+// RFC 3849) that is then taken to be local.
+func (m *model) assumedNodeAddr(family netfilter.Family) netip.Addr {
+	a := netip.AddrFrom4([4]byte{192, 0, 2, 1})
+	if family == netfilter.IPv6 {
+		a = netip.MustParseAddr("2001:db8::1")
+	}
+	if !slices.Contains(m.kernel.Host.NodeAddrs, a) {
+		m.kernel.Host.NodeAddrs = append(m.kernel.Host.NodeAddrs, a)
+	}
+	return a
+}
+
+func internalIP(n *corev1.Node, family netfilter.Family) netip.Addr {
+	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
+		for _, a := range n.Status.Addresses {
+			addr, err := netip.ParseAddr(a.Address)
+			if err == nil && a.Type == kind && familyOf(addr) == family {
+				return addr
+			}
+		}
+	}
+	return netip.Addr{}
+}
+
+func podCIDRs(n *corev1.Node, family netfilter.Family) []netip.Prefix {
+	texts := n.Spec.PodCIDRs
+	if len(texts) == 0 && n.Spec.PodCIDR != "" {
+		texts = []string{n.Spec.PodCIDR}
+	}
+	var out []netip.Prefix
+	for _, t := range texts {
+		if p, err := netip.ParsePrefix(t); err == nil && familyOf(p.Addr()) == family {
+			out = append(out, p)
+		}
+	}
+	return out
+}

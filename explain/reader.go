@@ -1,0 +1,163 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain/host"
+	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/objects"
+	"github.com/svcnet/svcnet/explain/report"
+	"github.com/svcnet/svcnet/explain/traits"
+)
+
+// reader turns pieces of evidence into the model and gathers what tells the proxy's traits.
+type reader struct {
+	model  *model
+	traits traits.Evidence
+}
+
+// hostParsers are the captures of host state, by format.
+var hostParsers = map[snapshot.Format]func(h *host.Host, family int, text, file string) ([]host.Problem, error){
+	snapshot.IPAddr:     anyFamily(host.ParseAddrs),
+	snapshot.IPLink:     anyFamily(host.ParseLinks),
+	snapshot.IPRoute:    host.ParseRoutes,
+	snapshot.IPRule:     host.ParseRules,
+	snapshot.Sysctl:     anyFamily(host.ParseSysctls),
+	snapshot.Conntrack:  anyFamily(host.ParseConntrack),
+	snapshot.SocketList: anyFamily(host.ParseSockets),
+	snapshot.XTRecent:   anyFamily(host.ParseRecent),
+	snapshot.Bridge:     anyFamily(host.ParseBridges),
+	snapshot.BridgeLink: anyFamily(host.ParseBridgeLinks),
+	snapshot.Hairpin:    anyFamily(host.ParseHairpin),
+	snapshot.Uname:      anyFamily(host.ParseUname),
+}
+
+func anyFamily(parse func(h *host.Host, text, file string) ([]host.Problem, error)) func(*host.Host, int, string, string) ([]host.Problem, error) {
+	return func(h *host.Host, _ int, text, file string) ([]host.Problem, error) { return parse(h, text, file) }
+}
+
+// rulesetParsers are the captures of iptables rules, by format.
+var rulesetParsers = map[snapshot.Format]func(text, file string, hint netfilter.Hint) ([]*netfilter.Ruleset, error){
+	snapshot.IPTablesSave:  netfilter.ParseSave,
+	snapshot.IPTablesRules: netfilter.ParseRules,
+	snapshot.IPTablesList:  netfilter.ParseList,
+}
+
+// read takes in one piece of evidence. What became of it shows in the model's sources.
+func (r *reader) read(e *snapshot.Evidence) {
+	src := report.Source{Name: string(e.Format), Status: string(e.Status), File: e.File, Error: e.Error}
+	if e.Format == snapshot.Unrecognised {
+		src.Name = "unrecognised"
+	}
+	defer func() { r.model.sources = append(r.model.sources, src) }()
+	if e.Status != snapshot.OK && e.Status != snapshot.Truncated {
+		return
+	}
+	fail := func(status snapshot.Status, format string, args ...any) {
+		src.Status = string(status)
+		src.Error = strings.TrimPrefix(src.Error+"; "+fmt.Sprintf(format, args...), "; ")
+	}
+	text := func() traits.Source { return traits.Source{File: e.File, Text: string(e.Data)} }
+
+	if parse, ok := rulesetParsers[e.Format]; ok {
+		r.rules(e, parse, &src, fail)
+		return
+	}
+	if parse, ok := hostParsers[e.Format]; ok {
+		problems, err := parse(r.model.kernel.Host, e.Family, string(e.Data), e.File)
+		switch {
+		case errors.Is(err, host.ErrEmpty):
+			src.Status = string(snapshot.Empty)
+		case err != nil:
+			fail(snapshot.Failed, "%v", err)
+		case len(problems) > 0:
+			p := problems[0]
+			fail(snapshot.Status(src.Status), "%d lines passed over, the first is line %d: %s", len(problems), p.Line, p.Why)
+		}
+		return
+	}
+	switch e.Format {
+	case snapshot.Objects:
+		r.objects(e, &src, fail)
+	case snapshot.ProxyLog:
+		r.traits.Logs = append(r.traits.Logs, text())
+	case snapshot.ProxyConfig:
+		r.traits.Configs = append(r.traits.Configs, text())
+	case snapshot.ProxyConfigz:
+		r.traits.Configz = append(r.traits.Configz, text())
+	case snapshot.ProxyHealthz:
+		r.traits.Healthz = append(r.traits.Healthz, text())
+	case snapshot.ProxyMetrics:
+		r.traits.Metrics = append(r.traits.Metrics, text())
+	case snapshot.ProxyMode:
+		r.traits.ProxyModes = append(r.traits.ProxyModes, text())
+	case snapshot.ProxyArgs:
+		r.traits.Args = append(r.traits.Args, text())
+	case snapshot.APIServerFlags:
+		r.traits.APIServerFlags = append(r.traits.APIServerFlags, text())
+	case snapshot.CNILog:
+		r.traits.CNILogs = append(r.traits.CNILogs, text())
+	case snapshot.NFTText, snapshot.NFTJSON:
+		r.traits.NFT = append(r.traits.NFT, text())
+	}
+}
+
+// rules reads a capture of iptables rules.
+func (r *reader) rules(e *snapshot.Evidence, parse func(string, string, netfilter.Hint) ([]*netfilter.Ruleset, error), src *report.Source, fail func(snapshot.Status, string, ...any)) {
+	rulesets, err := parse(string(e.Data), e.File, netfilter.Hint{Family: netfilter.Family(e.Family), Backend: netfilter.Backend(e.Backend)})
+	if err != nil {
+		fail(snapshot.Failed, "%v", err)
+		return
+	}
+	r.model.rulesets = append(r.model.rulesets, rulesets...)
+	for _, rs := range rulesets {
+		if n := len(rs.Problems); n > 0 {
+			p := rs.Problems[0]
+			status := snapshot.Status(src.Status)
+			if e.Format == snapshot.IPTablesSave && incomplete(rs) {
+				status = snapshot.Truncated
+			}
+			text := fmt.Sprintf("line %d: %s", p.Line, p.Why)
+			if n > 1 {
+				text += fmt.Sprintf(" (and %d more lines)", n-1)
+			}
+			fail(status, "%s", text)
+		}
+	}
+}
+
+// incomplete tells whether a saved ruleset stops before its end.
+func incomplete(rs *netfilter.Ruleset) bool {
+	for _, t := range rs.Tables {
+		if !t.Complete {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reader) objects(e *snapshot.Evidence, src *report.Source, fail func(snapshot.Status, string, ...any)) {
+	problems := objects.Decode(r.model.objects, e.Data, e.File)
+	if len(problems) == 0 {
+		return
+	}
+	p := problems[0]
+	text := fmt.Sprintf("line %d: %s", p.Line, p.Why)
+	if len(problems) > 1 {
+		text += fmt.Sprintf(" (and %d more documents)", len(problems)-1)
+	}
+	fail(snapshot.Status(src.Status), "%s", text)
+}
+
+// configMap takes the settings of kubeadm's ConfigMaps.
+func (r *reader) configMap(c objects.ConfigMap) {
+	switch {
+	case c.Name == "kube-proxy" && c.Data["config.conf"] != "":
+		r.traits.ConfigMaps = append(r.traits.ConfigMaps, traits.Source{File: c.File, Line: c.Line, Text: c.Data["config.conf"]})
+	case c.Name == "kubeadm-config" && c.Data["ClusterConfiguration"] != "":
+		r.traits.KubeadmConfigs = append(r.traits.KubeadmConfigs, traits.Source{File: c.File, Line: c.Line, Text: c.Data["ClusterConfiguration"]})
+	}
+}

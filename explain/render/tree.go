@@ -1,0 +1,406 @@
+package render
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/svcnet/svcnet/explain/report"
+)
+
+// Tree writes a trace as a tree: what is traced, one sentence, then for every frontend the clients by what
+// happens to them, the chains, the backends with their shares, and at the end findings and what could not
+// be looked at. It is what people read, and promises no format.
+func Tree(w io.Writer, t *report.Trace, o Options) error {
+	p := newPage(w, o)
+	p.write("", "", 2, title(t))
+	p.write("", "", 2, sentence(t))
+	var shown gallery
+	for _, b := range fold(t.Paths) {
+		p.blank()
+		p.write("", "", 4, frontendLine(b))
+		var roots []*twig
+		for i := range b.branches {
+			roots = append(roots, branchTwig(&b, &b.branches[i], &shown))
+		}
+		p.twigs("", roots)
+	}
+	p.findings(t.Findings)
+	p.notEvaluated(t.Paths)
+	p.sources(t.Sources)
+	return p.flush()
+}
+
+// twig is a node of the printed tree: a line, lines that belong to it, and branches below it.
+type twig struct {
+	head  line
+	hang  int
+	notes []line
+	kids  []*twig
+}
+
+func (p *page) twigs(prefix string, all []*twig) {
+	for i, t := range all {
+		first, rest := prefix+"├─ ", prefix+"│  "
+		if i == len(all)-1 {
+			first, rest = prefix+"└─ ", prefix+"   "
+		}
+		below := rest
+		if len(t.kids) > 0 {
+			below = rest + "│  "
+		}
+		wrapped := rest
+		if len(t.notes) == 0 {
+			wrapped = below
+		}
+		p.write(first, wrapped, t.hang, t.head)
+		for _, n := range t.notes {
+			p.write(rest, rest, 2, n)
+		}
+		p.twigs(rest, t.kids)
+	}
+}
+
+// title is the first line: the Service or packet, the node, the proxy.
+func title(t *report.Trace) line {
+	var l line
+	switch {
+	case t.Metadata.Namespace != "":
+		l = l.cell(strong, "Service "+t.Metadata.Namespace+"/"+t.Metadata.Name)
+	case len(t.Paths) > 0:
+		l = l.cell(strong, "Packet to "+dialed(t.Paths[0].Frontend))
+	default:
+		l = l.cell(strong, strings.TrimSpace("Trace "+t.Metadata.Name))
+	}
+	if t.Node != "" {
+		l = l.cell(noTone, "on node "+t.Node)
+	} else {
+		l = l.cell(noTone, "on a node that the evidence does not name")
+	}
+	return l.cell(noTone, "("+proxyName(t.Proxy)+")")
+}
+
+func proxyName(p report.Proxy) string {
+	if p.Mode == "" && p.Version == "" && p.Backend == "" {
+		return "proxy not known"
+	}
+	words := []string{}
+	if p.Version != "" {
+		words = append(words, "kube-proxy "+p.Version)
+	}
+	if p.Mode != "" {
+		words = append(words, p.Mode+" mode")
+	}
+	if p.Backend != "" {
+		words = append(words, p.Backend+" backend")
+	}
+	return strings.Join(words, ", ")
+}
+
+// sentence is the summary behind the mark of the worst thing in the document.
+func sentence(t *report.Trace) line {
+	var l line
+	if len(t.Paths) > 0 {
+		m := worst(t)
+		l = l.cell(m.tone, m.sign+" "+m.word+":")
+	}
+	return l.prose(noTone, t.Summary.Text)
+}
+
+func worst(t *report.Trace) mark {
+	m := markOK
+	for i := range t.Findings {
+		switch t.Findings[i].Severity {
+		case "critical", "error":
+			m = m.worse(markError)
+		case "warning":
+			m = m.worse(markWarn)
+		}
+	}
+	for i := range t.Paths {
+		p := &t.Paths[i]
+		m = m.worse(judge(p))
+		if len(p.Uncertain) > 0 {
+			m = m.worse(markWarn)
+		}
+		for k := range p.Backends {
+			b, _ := judgeBackend(p, &p.Backends[k])
+			m = m.worse(b)
+		}
+		if r, _ := judgeReply(p.Reply); r == markError {
+			m = markError
+		}
+	}
+	return m
+}
+
+func frontendLine(b block) line {
+	l := line{}.cell(strong, b.frontends[0].Kind)
+	for i, f := range b.frontends {
+		if i > 0 {
+			l = l.join(",")
+		}
+		l = l.cell(strong, dialed(f))
+	}
+	return l
+}
+
+// branchTwig shows one outcome. Where it has several paths (a share of the connections each, or conditions
+// that evidence does not decide) these hang below it.
+func branchTwig(f *block, b *branch, shown *gallery) *twig {
+	t := &twig{hang: 4}
+	t.head = t.head.prose(strong, "from "+clientsOf(b)+":")
+	if len(b.paths) == 1 && len(b.paths[0].Uncertain) == 0 {
+		t.head = append(t.head, spaced(pathHead(&b.paths[0]))...)
+		pathBody(t, f, b, &b.paths[0], shown)
+		return t
+	}
+	conditions := 0
+	for i := range b.paths {
+		p := &b.paths[i]
+		kid := &twig{hang: 4}
+		if len(p.Uncertain) > 0 {
+			conditions++
+		}
+		kid.head = condition(p)
+		kid.head = append(kid.head, spaced(pathHead(p))...)
+		pathBody(kid, f, b, p, shown)
+		for _, u := range p.Uncertain {
+			if u.Because != "" {
+				kid.notes = slices.Insert(kid.notes, 0, line{}.prose(faint, "not decided: "+u.Because))
+			}
+		}
+		t.kids = append(t.kids, kid)
+	}
+	switch {
+	case conditions > 0:
+		t.head = t.head.prose(warn, "! depends on what the evidence does not say")
+	default:
+		t.head = t.head.prose(noTone, fmt.Sprintf("%d ways, at random", len(b.paths)))
+	}
+	return t
+}
+
+// spaced sets the first word of l off from what stands before it.
+func spaced(l line) line {
+	if len(l) > 0 {
+		l[0].gap = 1
+	}
+	return l
+}
+
+func condition(p *report.Path) line {
+	var l line
+	if len(p.Uncertain) == 0 || p.Probability < 1 {
+		l = l.cell(strong, percent(p.Probability))
+	}
+	for i, u := range p.Uncertain {
+		word := "if "
+		if i > 0 {
+			word = "and if "
+		}
+		l = l.prose(strong, word+u.Condition)
+	}
+	return l.join(":")
+}
+
+// pathHead says in a few words what happens: the rest of the line after the clients.
+func pathHead(p *report.Path) line {
+	var l line
+	if len(p.Backends) > 0 && delivers(p.Result) {
+		switch {
+		case p.Masquerade == nil && mixed(p):
+			l = l.prose(noTone, "masqueraded to some backends")
+		case p.Masquerade == nil:
+			l = l.prose(warn, "! masquerade not decided")
+		case *p.Masquerade:
+			l = l.prose(noTone, "masqueraded"+snatTo(p))
+		default:
+			l = l.prose(noTone, "source address kept")
+		}
+		if p.Intended != nil && !delivers(p.Intended.Result) {
+			l = l.prose(bad, fmt.Sprintf("✗ error: should be %s (%s)", p.Intended.Result, p.Intended.Because))
+		}
+		return l
+	}
+	m := judge(p)
+	j := follow(p, firstBackend(p))
+	if m != markOK {
+		l = l.prose(m.tone, m.sign+" "+m.word+":")
+	}
+	return l.prose(noTone, means(p, j.last))
+}
+
+// mixed tells whether some backends are masqueraded and others are not.
+func mixed(p *report.Path) bool {
+	yes, no := false, false
+	for i := range p.Backends {
+		if m := p.Backends[i].Masquerade; m != nil {
+			yes, no = yes || *m, no || !*m
+		}
+	}
+	return yes && no
+}
+
+// snatTo names the source that all backends see, if it is known and one.
+func snatTo(p *report.Path) string {
+	to := ""
+	for i := range p.Backends {
+		switch b := &p.Backends[i]; {
+		case b.SnatTo == "" || b.State == "missing":
+		case to == "":
+			to = b.SnatTo
+		case to != b.SnatTo:
+			return ""
+		}
+	}
+	if to == "" {
+		return ""
+	}
+	return ", backends see " + to
+}
+
+// firstBackend is the backend whose hops stand for those of all, nil when there is none.
+func firstBackend(p *report.Path) *report.Backend {
+	if len(p.Backends) == 0 || p.Backends[0].State == "missing" {
+		return nil
+	}
+	return &p.Backends[0]
+}
+
+// pathBody adds the chains, the reasons and the backends of a path.
+func pathBody(t *twig, f *block, b *branch, p *report.Path, shown *gallery) {
+	j := follow(p, firstBackend(p))
+	if l := wayLine(j, b, len(p.Backends) > 0 && delivers(p.Result)); len(l) > 0 {
+		t.notes = append(t.notes, l)
+	}
+	if j.masquerades != nil && p.Masquerade != nil && *p.Masquerade {
+		t.notes = append(t.notes, line{}.prose(faint, "masquerade:").token(faint, j.masquerades.Chain).rule(brief(j.masquerades)))
+	}
+	if !delivers(p.Result) {
+		if l := verdictLine(p, j); len(l) > 0 {
+			t.notes = append(t.notes, l)
+		}
+	}
+	if p.Intended != nil && !delivers(p.Result) {
+		t.notes = append(t.notes, intendedLine(p))
+	}
+	if m, text := judgeReply(p.Reply); m != markOK {
+		t.notes = append(t.notes, replyLine(p.Reply, m, text))
+	}
+	if l := shown.same(f, b, p); len(l) > 0 {
+		t.notes = append(t.notes, l)
+		return
+	}
+	t.kids = append(t.kids, backendTwigs(p)...)
+}
+
+// wayLine is the chain path. The translating chain is left to the backend lines where there are any.
+func wayLine(j journey, b *branch, backends bool) line {
+	if !slices.ContainsFunc(j.legs, func(l leg) bool { return len(l.chains) > 1 }) {
+		return nil
+	}
+	var l line
+	for i, leg := range j.legs {
+		chains := leg.chains
+		if backends && i == len(j.legs)-1 && len(chains) > 1 && j.picks != nil {
+			chains = chains[:len(chains)-1]
+		}
+		if i > 0 {
+			l = l.join(",").prose(faint, "then")
+		}
+		if leg.table != "" && (leg.table != "nat" || len(j.legs) > 1) {
+			l = l.prose(faint, leg.table)
+		}
+		for k, c := range chains {
+			gap := 1
+			if len(l) == 0 {
+				gap = 0
+			}
+			text := Clean(c)
+			if k > 0 {
+				text = "→ " + text
+			}
+			l = append(l, word{text: text, tone: faint, gap: gap})
+			if i == 0 && k == 0 {
+				l = l.prose(faint, otherEntries(b, c))
+			}
+		}
+	}
+	return l
+}
+
+// otherEntries names the clients that come in by another built-in chain.
+func otherEntries(b *branch, shown string) string {
+	var out []string
+	for _, c := range b.clients {
+		if c.entry != "" && c.entry != shown {
+			out = append(out, className(c)+": "+c.entry)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "(" + strings.Join(out, ", ") + ")"
+}
+
+// verdictLine says where a packet ended, with the rule as the evidence has it.
+func verdictLine(p *report.Path, j journey) line {
+	if p.Chain == "" && j.last == nil {
+		return nil
+	}
+	l := line{}.prose(noTone, "at:")
+	where := strings.TrimSpace(p.Table + " " + p.Chain)
+	if where != "" {
+		l = l.prose(noTone, where)
+	}
+	if j.last != nil && j.last.Text != "" && (p.Chain == "" || j.last.Chain == p.Chain) {
+		l = l.rule(brief(j.last))
+		if at := place(j.last.Evidence); at != "" {
+			l = l.cell(faint, "("+at+")")
+		}
+	}
+	return l
+}
+
+func place(e report.Evidence) string {
+	if e.File == "" {
+		return e.Source
+	}
+	if e.Line == 0 {
+		return e.File
+	}
+	return fmt.Sprintf("%s:%d", e.File, e.Line)
+}
+
+func intendedLine(p *report.Path) line {
+	in := p.Intended
+	if in.Result == p.Result {
+		return line{}.prose(noTone, "as the objects ask: "+orElse(in.Because, string(in.Result)))
+	}
+	text := "the objects ask for " + string(in.Result)
+	if n := len(in.Backends); n > 0 && n <= 3 {
+		text += " to " + strings.Join(in.Backends, ", ")
+	} else if n > 3 {
+		text += fmt.Sprintf(" to %d backends", n)
+	}
+	if in.Because != "" {
+		text += ": " + in.Because
+	}
+	return line{}.prose(bad, text)
+}
+
+func replyLine(r *report.Reply, m mark, text string) line {
+	l := line{}.prose(m.tone, m.sign+" "+m.word+": "+text)
+	if where := strings.TrimSpace(r.Table + " " + r.Chain); where != "" {
+		l = l.prose(noTone, "at "+where)
+	}
+	if strings.HasPrefix(r.Text, "-A ") {
+		return l.rule(withoutComment(r.Text))
+	}
+	if r.Text != "" {
+		l = l.prose(noTone, "("+r.Text+")")
+	}
+	return l
+}

@@ -1,0 +1,21 @@
+package main
+
+import (
+	"github.com/svcnet/svcnet/explain/report"
+)
+
+// document is one kind of document with its schema.
+type document struct {
+	kind string
+	// file is the schema's path from the root of the repository.
+	file string
+	// value is of the document's type.
+	value any
+}
+
+// documents lists every kind of document that svcnet prints.
+func documents() []document {
+	return []document{
+		{"Trace", "docs/schema/trace.schema.json", report.Trace{}},
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain/intent"
+)
+
+// words are the values that string properties are confined to, by "Type.property" of the schema. Results that
+// are not listed here are those of the constants of report.Result: see resultWords.
+func words() map[string][]any {
+	sourceClasses := []any{
+		string(intent.LocalPod), string(intent.RemotePod), string(intent.Node), string(intent.RemoteNode),
+		string(intent.External), string(intent.Hairpin), string(intent.Localhost),
+	}
+	return map[string][]any{
+		"Trace.apiVersion": {"svcnet.dev/v1alpha1"},
+		"Trace.kind":       {"Trace"},
+		"Proxy.backend":    {"legacy", "nft", ""},
+		// Empty: a single packet whose class is not known.
+		"Path.sourceClass": append(sourceClasses, ""),
+		"Path.origin":      {"pod", "node", "external"},
+		"Frontend.kind": {
+			string(intent.ClusterIP), string(intent.ExternalIP), string(intent.LoadBalancer), string(intent.NodePort),
+			string(intent.HealthCheck), "Address",
+		},
+		"Frontend.protocol": {"TCP", "UDP", "SCTP"},
+		"Backend.state":     {"ok", "missing", "stale", "not-ready", "excluded", "unknown"},
+		"Reply.result":      {"delivered", "untranslated", "drop", "reject", "no-route", "martian", "unknown"},
+		"Hop.kind":          {"rule", "policy", "route", "set", "virtual-server", "map", "conntrack"},
+		"Finding.severity":  {"critical", "error", "warning", "info"},
+		"Source.status": {
+			string(snapshot.OK), string(snapshot.Empty), string(snapshot.Absent), string(snapshot.NotCollected),
+			string(snapshot.Unsupported), string(snapshot.Denied), string(snapshot.Failed), string(snapshot.Truncated),
+		},
+	}
+}
+
+// resultWords reads the constants of type Result from the source of package report, in their order: the
+// contract's list of outcomes is written down once.
+func resultWords(root string) ([]any, error) {
+	file := filepath.Join(root, "explain", "report", "report.go")
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, fmt.Errorf("read the results of the contract: %w", err)
+	}
+	var out []any
+	for _, decl := range parsed.Decls {
+		g, ok := decl.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range g.Specs {
+			v := spec.(*ast.ValueSpec)
+			if id, ok := v.Type.(*ast.Ident); !ok || id.Name != "Result" {
+				continue
+			}
+			for _, value := range v.Values {
+				lit, ok := value.(*ast.BasicLit)
+				if !ok {
+					return nil, fmt.Errorf("read the results of the contract: %s holds a Result that is no literal", file)
+				}
+				word, err := strconv.Unquote(lit.Value)
+				if err != nil {
+					return nil, fmt.Errorf("read the results of the contract: %w", err)
+				}
+				out = append(out, word)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("read the results of the contract: %s has no constant of type Result", file)
+	}
+	return out, nil
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// step is one command that passes or fails as a whole.
+type step struct {
+	name string
+	env  []string
+	args []string
+}
+
+// steps are what comes before the tests. The program is used from workstations of every kind, where it reads
+// files: it has to build there.
+func steps(packages []string) []step {
+	out := []step{{name: "go vet", args: append([]string{"vet"}, packages...)}}
+	for _, system := range []string{"darwin/arm64", "windows/amd64"} {
+		goos, goarch, _ := strings.Cut(system, "/")
+		out = append(out, step{
+			name: "go build for " + system,
+			env:  []string{"GOOS=" + goos, "GOARCH=" + goarch, "CGO_ENABLED=0"},
+			args: append([]string{"build"}, packages...),
+		})
+	}
+	return out
+}
+
+// step runs one and counts it.
+func (t *tally) step(ctx context.Context, s step) {
+	begin := time.Now()
+	cmd := exec.CommandContext(ctx, "go", s.args...)
+	cmd.Env = append(os.Environ(), s.env...)
+	out, err := cmd.CombinedOutput()
+	took := time.Since(begin).Round(100 * time.Millisecond)
+	if err != nil {
+		t.failed++
+		t.say("FAIL %s (%s): %v\n%s", s.name, took, err, out)
+		return
+	}
+	t.passed++
+	t.say("ok   %s (%s)\n", s.name, took)
+}

@@ -1,0 +1,301 @@
+//go:build linux
+
+package oracle
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcnet/svcnet/explain/netfilter"
+)
+
+// The sample that runs by default. Each ruleset has a random source of its own, drawn from the seed and its number,
+// so that a single one can be run again by SVCNET_ORACLE_ONLY.
+const (
+	defaultSeed      = 20240229
+	defaultRulesets  = 320
+	packetsPerRules  = 18
+	maxUndecided     = 0.15
+	minMet           = 20
+	maxDisagreements = 5
+)
+
+func setting(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// A trial is one ruleset with its packets.
+type trial struct {
+	name     string
+	family   netfilter.Family
+	rulesets []*ruleset
+	variant  int
+	traced   bool
+	single   bool // packets go one at a time
+	open     bool // the rules hold tests that a walk cannot decide
+	shots    []shot
+}
+
+// trial draws trial number n.
+func (l *lab) trial(g generator, seed, n int) *trial {
+	r := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
+	t := &trial{family: netfilter.IPv4, variant: r.IntN(len(variants)), traced: chance(r, 0.8)}
+	if n%2 == 1 {
+		t.family = netfilter.IPv6
+	}
+	backends := [][]netfilter.Backend{{netfilter.Legacy}, {netfilter.NFT}, {netfilter.Legacy}, {netfilter.NFT}, {netfilter.NFT, netfilter.Legacy}}[n/2%5]
+	kind := r.IntN(20)
+	for _, backend := range backends {
+		switch {
+		case kind < 3:
+			t.name = "services"
+			t.rulesets = append(t.rulesets, serviceRules(r, t.family, backend))
+		case kind < 6:
+			t.name, g.open, t.open = "open", true, true
+			t.rulesets = append(t.rulesets, g.ruleset(r, t.family, backend))
+		case kind < 8:
+			t.name, g.recent, t.single = "recent", true, true
+			t.rulesets = append(t.rulesets, g.ruleset(r, t.family, backend))
+		default:
+			t.name = "random"
+			t.rulesets = append(t.rulesets, g.ruleset(r, t.family, backend))
+		}
+	}
+	t.name = fmt.Sprintf("%d/%s/IPv%d/%v/%s", n, t.name, t.family, backends, variants[t.variant].name)
+	taken := make(map[uint16]bool)
+	for range packetsPerRules {
+		t.shots = append(t.shots, l.shot(r, t.family, taken))
+	}
+	return t
+}
+
+// A result is what a trial came to.
+type result struct {
+	verdicts []verdict
+	obs      []*observation
+	counted  []*netfilter.Ruleset // the rules with their counters after the packets
+	answers  []map[string]*[4]int
+	replies  []replied
+}
+
+// run loads the rules of a trial, sends its packets and compares.
+func (l *lab) run(t *trial) (*result, error) {
+	if err := l.use(t.variant); err != nil {
+		return nil, err
+	}
+	saved, err := l.load(t.family, t.traced, t.rulesets...)
+	if err != nil {
+		return nil, err
+	}
+	w, err := l.walker(t.family, saved)
+	if err != nil {
+		return nil, err
+	}
+	answers := watch(w.Rulesets)
+	res := &result{}
+	walk := func(s shot, o *observation) {
+		clear(answers)
+		entry, p := s.packet()
+		endings := w.Walk(entry, p)
+		branched := len(t.rulesets) > 1 // the order of the two backends is not known
+		mine := make(map[string]*[4]int)
+		for name, n := range answers {
+			copied := *n
+			mine[name] = &copied
+			branched = branched || n[netfilter.Random]+n[netfilter.Undecided] > 0
+		}
+		res.answers = append(res.answers, mine)
+		res.verdicts = append(res.verdicts, compare(endings, o, t.traced, branched || t.single))
+		res.obs = append(res.obs, o)
+	}
+	if t.single {
+		for _, s := range t.shots {
+			if w.Kernel.Recent, err = l.recentLists(); err != nil {
+				return nil, err
+			}
+			obs, err := l.fire([]shot{s})
+			if err != nil {
+				return nil, err
+			}
+			walk(s, obs[0])
+		}
+	} else {
+		obs, err := l.fire(t.shots)
+		if err != nil {
+			return nil, err
+		}
+		for i, s := range t.shots {
+			walk(s, obs[i])
+		}
+	}
+	if err := l.reply(w, t, res); err != nil {
+		return nil, err
+	}
+	for _, rs := range t.rulesets {
+		text, err := l.node.run("", program(rs.family, rs.backend, "save"), "-c")
+		if err != nil {
+			return nil, err
+		}
+		counted, err := netfilter.ParseSave(text, "", netfilter.Hint{Family: rs.family, Backend: rs.backend})
+		if err != nil {
+			return nil, fmt.Errorf("parse counters: %w", err)
+		}
+		res.counted = append(res.counted, counted...)
+	}
+	return res, nil
+}
+
+// TestKernel sends random packets through random rules and compares the kernel with the walk.
+func TestKernel(t *testing.T) {
+	l := requireLab(t)
+	g, lacking := l.probe(t)
+	for _, s := range lacking {
+		t.Log("this kernel or iptables lacks ", s)
+	}
+	seed, n, from := setting("SVCNET_ORACLE_SEED", defaultSeed), setting("SVCNET_ORACLE_RULESETS", defaultRulesets), 0
+	only := setting("SVCNET_ORACLE_ONLY", -1)
+	if only >= 0 {
+		from, n = only, only+1
+	}
+	var until time.Time
+	if d, err := time.ParseDuration(os.Getenv("SVCNET_ORACLE_FOR")); err == nil {
+		until = time.Now().Add(d)
+	}
+	met := newCoverage()
+	count := make(map[string]int)
+	packets, replies, undecided, wrong := 0, 0, 0, 0
+	i := from
+	for ; i < n || time.Now().Before(until); i++ {
+		tr := l.trial(*g, seed, i)
+		res, err := l.run(tr)
+		if err != nil {
+			t.Fatalf("seed %d ruleset %s: %v", seed, tr.name, err)
+		}
+		for j, v := range res.verdicts {
+			packets++
+			switch {
+			case v.wrong != "":
+				if wrong++; wrong > maxDisagreements {
+					break
+				}
+				t.Errorf("seed %d ruleset %s packet %d:\n%s", seed, tr.name, j, l.report(tr, j, v, res.obs[j]))
+			case !v.decided:
+				undecided++
+			case v.random:
+				count["random"]++
+			default:
+				count[verdictWords[v.endings[0].Verdict]]++
+			}
+			if v.wrong == "" {
+				met.walked(res.answers[j])
+			}
+		}
+		for _, re := range res.replies {
+			replies++
+			if re.wrong == "" {
+				continue
+			}
+			if wrong++; wrong <= maxDisagreements {
+				t.Errorf("seed %d ruleset %s reply to packet %d:\n%s", seed, tr.name, re.to, l.report(tr, re.to, re.verdict, re.seen))
+			}
+		}
+		for _, rs := range res.counted {
+			met.seen(rs, tr.shots, res.obs, tr.traced)
+		}
+		if wrong >= maxDisagreements {
+			t.Fatalf("giving up after %d disagreements", wrong)
+		}
+	}
+	t.Logf("seed %d: %d rulesets, %d packets, %d undecided, %d replies, by outcome %v\n%s", seed, i-from, packets, undecided, replies, count, met.table())
+	if only < 0 {
+		met.require(t, g)
+		if share := float64(undecided) / float64(packets); share > maxUndecided {
+			t.Errorf("%.1f%% of the packets are undecided, more than %.0f%%", 100*share, 100*maxUndecided)
+		}
+	}
+}
+
+// report is the smallest form of a disagreement that shrinking finds.
+func (l *lab) report(t *trial, j int, v verdict, o *observation) string {
+	small := *t
+	s := t.shots[j]
+	again := func(rulesets []*ruleset) bool {
+		s.id = l.id()
+		small.rulesets, small.shots = rulesets, []shot{s}
+		res, err := l.run(&small)
+		switch {
+		case err != nil:
+			return false
+		case res.verdicts[0].wrong != "":
+			v, o = res.verdicts[0], res.obs[0]
+			return true
+		case len(res.replies) > 0 && res.replies[0].wrong != "":
+			v, o = res.replies[0].verdict, res.replies[0].seen
+			return true
+		}
+		return false
+	}
+	var b strings.Builder
+	left := t.rulesets
+	if again(left) {
+		left = shrink(left, again)
+		again(left)
+	} else {
+		fmt.Fprintln(&b, "(alone, the packet agrees)")
+	}
+	for _, rs := range left {
+		fmt.Fprintf(&b, "%s:\n%s", program(rs.family, rs.backend, "restore"), rs.terse())
+	}
+	fmt.Fprintf(&b, "packet %v\nkernel: %v\n", s, o)
+	for _, p := range o.path {
+		fmt.Fprintf(&b, "      %v\n", p)
+	}
+	for _, e := range v.endings {
+		fmt.Fprintf(&b, "walk:   %s", describe(e))
+	}
+	fmt.Fprintf(&b, "but: %s", v.wrong)
+	return b.String()
+}
+
+// terse is the ruleset without the chains that are empty.
+func (rs *ruleset) terse() string {
+	var b strings.Builder
+	for _, t := range rs.tables {
+		for _, c := range t.chains {
+			if c.policy == "DROP" {
+				fmt.Fprintf(&b, "  -t %s -P %s DROP\n", t.name, c.name)
+			}
+			for _, r := range c.rules {
+				fmt.Fprintf(&b, "  -t %s -A %s %s\n", t.name, c.name, r)
+			}
+		}
+	}
+	return b.String()
+}
+
+// require fails the test for every kind that was not met often enough each way.
+func (c *coverage) require(t *testing.T, g *generator) {
+	t.Helper()
+	for _, m := range g.matches {
+		n := at(c.matches, m.name)
+		if n.kernelYes < minMet {
+			t.Errorf("match %s held for the kernel only %d times", m.name, n.kernelYes)
+		}
+		if m.oneSided == "" && n.kernelNo < minMet {
+			t.Errorf("match %s failed for the kernel only %d times", m.name, n.kernelNo)
+		}
+	}
+	for _, k := range g.targets {
+		if n := at(c.targets, k.name).kernelYes; n < minMet {
+			t.Errorf("target %s was taken only %d times", k.name, n)
+		}
+	}
+}
