@@ -4,6 +4,9 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
 )
@@ -51,7 +54,8 @@ func (m *model) clients(sp *intent.ServicePort, f intent.Frontend) []client {
 	for _, e := range sp.Endpoints {
 		backends[e.Addr] = true
 	}
-	local, localRoom := m.podClient(family, true, backends)
+	selected := m.selector(sp)
+	local, localRoom := m.podClient(family, true, backends, selected)
 	add(intent.LocalPod, local, localRoom)
 	for _, e := range sp.Endpoints {
 		if m.isLocalPod(e.Addr) {
@@ -59,7 +63,7 @@ func (m *model) clients(sp *intent.ServicePort, f intent.Frontend) []client {
 			break
 		}
 	}
-	remote, remoteRoom := m.podClient(family, false, backends)
+	remote, remoteRoom := m.podClient(family, false, backends, selected)
 	add(intent.RemotePod, remote, remoteRoom)
 	if a := m.nodeAddr(family); a.IsValid() {
 		add(intent.Node, a, netip.Prefix{})
@@ -112,19 +116,19 @@ func (m *model) interfaceTowards(a netip.Addr) netfilter.Iface {
 	if out := m.kernel.Host.Towards(a); out != "" {
 		return netfilter.Iface{Name: out, Known: true}
 	}
-	return netfilter.Iface{}
+	return netfilter.Iface{Cluster: true}
 }
 
 // podClient picks a pod address of this node, or of another, that is no backend: a pod that exists where
 // objects name one, else an address of the range. room is the range it stands for.
-func (m *model) podClient(family netfilter.Family, local bool, backends map[netip.Addr]bool) (netip.Addr, netip.Prefix) {
+func (m *model) podClient(family netfilter.Family, local bool, backends map[netip.Addr]bool, selected func(*corev1.Pod) bool) (netip.Addr, netip.Prefix) {
 	var room netip.Prefix
 	for _, p := range m.podRanges(family, local) {
 		room = p
 		break
 	}
 	for _, p := range m.objects.Pods {
-		if p.Spec.HostNetwork || (p.Spec.NodeName == m.node) != local || p.Spec.NodeName == "" || m.node == "" {
+		if selected(p.Pod) || p.Spec.HostNetwork || (p.Spec.NodeName == m.node) != local || p.Spec.NodeName == "" || m.node == "" {
 			continue
 		}
 		for _, ip := range p.Status.PodIPs {
@@ -138,6 +142,17 @@ func (m *model) podClient(family netfilter.Family, local bool, backends map[neti
 		return netip.Addr{}, room
 	}
 	return addressIn(room, func(a netip.Addr) bool { return !backends[a] && !m.isNodeAddr(a) && m.pod(a) == nil }), room
+}
+
+// selector tells whether a pod is one of the Service's own. Rules may still lead to a pod that the slices do not
+// list any more, and such a pod is no ordinary client.
+func (m *model) selector(sp *intent.ServicePort) func(*corev1.Pod) bool {
+	svc, ok := m.objects.Service(sp.Namespace, sp.Name)
+	if !ok || len(svc.Spec.Selector) == 0 {
+		return func(*corev1.Pod) bool { return false }
+	}
+	want := labels.SelectorFromSet(svc.Spec.Selector)
+	return func(p *corev1.Pod) bool { return p.Namespace == sp.Namespace && want.Matches(labels.Set(p.Labels)) }
 }
 
 // podRanges are the pod ranges of this node, or of others, as far as any evidence gives them.

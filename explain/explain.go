@@ -263,6 +263,8 @@ func (m *model) tracePacket(t *report.Trace, o TraceOptions) error {
 	if familyOf(src) != family {
 		return usage("--from %s and --to %s are of different address families", src, dst.Addr())
 	}
+	m.adoptNode(src, dst.Addr(), o.Origin)
+	t.Node = m.node
 	c := cell{client: m.client(m.packetClass(src, o.Origin), src, netip.Prefix{}), dst: dst, proto: proto, srcPort: srcPort, mark: o.Mark}
 	switch o.Origin {
 	case "node":

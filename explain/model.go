@@ -1,7 +1,9 @@
 package explain
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/dataplane"
@@ -12,8 +14,6 @@ import (
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/explain/traits"
 )
-
-type hostAddr = host.Addr
 
 // model is a snapshot as data: rules, host, objects, the proxy's traits, and what the objects intend.
 type model struct {
@@ -26,7 +26,8 @@ type model struct {
 	proxy       traits.Proxy
 	plan        *intent.Plan
 	sources     []report.Source
-	// granted are jumps that a partial capture lacks and that were taken for granted.
+	// granted is what was taken for granted for every path: jumps that a partial capture lacks, that clients
+	// are not behind other programs' bridges.
 	granted []string
 }
 
@@ -59,7 +60,11 @@ func newModel(s *snapshot.Snapshot) *model {
 	for _, rs := range m.rulesets {
 		m.granted = append(m.granted, dataplane.TakeForGranted(rs)...)
 	}
+	if b := m.privateBridges(); len(b) > 0 && !m.kernel.Host.HasRoutes[4] && !m.kernel.Host.HasRoutes[6] {
+		m.granted = append(m.granted, fmt.Sprintf("routes were not captured: clients and backends are taken not to be behind %s, other programs' bridges", list(b, "or")))
+	}
 	m.intend()
+	m.kernel.ClusterRanges = m.clusterRanges()
 	m.kernel.NewClient = true
 	m.walker = netfilter.Walker{Rulesets: m.rulesets, Kernel: m.kernel}
 	return m
@@ -69,14 +74,48 @@ func newModel(s *snapshot.Snapshot) *model {
 func (m *model) knowNode() {
 	n := m.nodeObject()
 	if n == nil {
+		for _, n := range m.objects.Nodes {
+			m.kernel.Host.AnyNodeAddrs = append(m.kernel.Host.AnyNodeAddrs, nodeAddrs(n.Node)...)
+		}
 		return
 	}
-	for _, a := range n.Status.Addresses {
-		if addr, err := netip.ParseAddr(a.Address); err == nil {
-			m.kernel.Host.NodeAddrs = append(m.kernel.Host.NodeAddrs, addr)
+	m.kernel.Host.NodeAddrs = nodeAddrs(n)
+	m.kernel.Host.PodCIDRs = append(podCIDRs(n, netfilter.IPv4), podCIDRs(n, netfilter.IPv6)...)
+}
+
+// privateBridges are the bridges of other programs that filter rules name.
+func (m *model) privateBridges() []string {
+	var out []string
+	for _, rs := range m.rulesets {
+		t := rs.Table("filter")
+		if t == nil {
+			continue
+		}
+		c := t.Chain(netfilter.Forward.String())
+		if c == nil {
+			continue
+		}
+		for i := range c.Rules {
+			for _, name := range []string{c.Rules[i].In.Name, c.Rules[i].Out.Name} {
+				if netfilter.PrivateBridge(name) && !slices.Contains(out, name) {
+					out = append(out, name)
+				}
+			}
 		}
 	}
-	m.kernel.Host.PodCIDRs = append(podCIDRs(n, netfilter.IPv4), podCIDRs(n, netfilter.IPv6)...)
+	return out
+}
+
+// clusterRanges are where pods and nodes are.
+func (m *model) clusterRanges() []netip.Prefix {
+	out := slices.Clone(m.proxy.ClusterCIDRs)
+	for _, n := range m.objects.Nodes {
+		out = append(append(out, podCIDRs(n.Node, netfilter.IPv4)...), podCIDRs(n.Node, netfilter.IPv6)...)
+		for _, a := range nodeAddrs(n.Node) {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return out
 }
 
 // intend derives what the objects ask for.

@@ -1,12 +1,14 @@
 package explain
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/netfilter"
 )
 
@@ -24,12 +26,11 @@ func (m *model) whichNode(said string) (name, because string) {
 	}
 	var match []string
 	for _, n := range m.objects.Nodes {
-		for _, a := range n.Status.Addresses {
-			addr, err := netip.ParseAddr(a.Address)
-			if err == nil && slices.ContainsFunc(m.kernel.Host.Addrs, func(h hostAddr) bool { return h.Prefix.Addr() == addr }) {
-				match = append(match, n.Name)
-				break
-			}
+		captured := func(a netip.Addr) bool {
+			return slices.ContainsFunc(m.kernel.Host.Addrs, func(h host.Addr) bool { return h.Prefix.Addr() == a })
+		}
+		if slices.ContainsFunc(nodeAddrs(n.Node), captured) {
+			match = append(match, n.Name)
 		}
 	}
 	if len(match) == 1 {
@@ -39,6 +40,35 @@ func (m *model) whichNode(said string) (name, because string) {
 		return m.objects.Nodes[0].Name, "the only Node object"
 	}
 	return "", ""
+}
+
+// adoptNode takes the question's word for whose evidence this is, where nothing else says: who asks what becomes
+// of a packet from a pod of this node, from the node itself, or from outside to a node's address, gives the
+// rules of that node with it.
+func (m *model) adoptNode(src, dst netip.Addr, origin string) {
+	if m.node != "" {
+		return
+	}
+	for _, n := range m.objects.Nodes {
+		inRange := slices.ContainsFunc(podCIDRs(n.Node, familyOf(src)), func(p netip.Prefix) bool { return p.Contains(src) })
+		var because string
+		switch {
+		case origin == "pod" && inRange:
+			because = fmt.Sprintf("the pod %s is in its range", src)
+		case origin == "node" && slices.Contains(nodeAddrs(n.Node), src):
+			because = fmt.Sprintf("%s is its address", src)
+		case origin == "external" && slices.Contains(nodeAddrs(n.Node), dst):
+			because = fmt.Sprintf("the packet is addressed to it (%s)", dst)
+		default:
+			continue
+		}
+		m.node, m.nodeBecause = n.Name, because
+		m.granted = append(m.granted, fmt.Sprintf("the rules are taken to be those of node %s: %s (--node NAME says otherwise)", n.Name, because))
+		m.kernel.Host.AnyNodeAddrs = nil
+		m.knowNode()
+		m.intend()
+		return
+	}
 }
 
 // nodeObject is the Node object of the node, nil when there is none.
@@ -93,7 +123,7 @@ func (m *model) isNodeAddr(a netip.Addr) bool {
 		return true
 	}
 	n := m.nodeObject()
-	return n != nil && slices.ContainsFunc(n.Status.Addresses, func(na corev1.NodeAddress) bool { return na.Address == a.String() })
+	return n != nil && slices.Contains(nodeAddrs(n), a)
 }
 
 func (m *model) isFrontendAddr(a netip.Addr) bool {
@@ -118,6 +148,16 @@ func (m *model) assumedNodeAddr(family netfilter.Family) netip.Addr {
 		m.kernel.Host.NodeAddrs = append(m.kernel.Host.NodeAddrs, a)
 	}
 	return a
+}
+
+func nodeAddrs(n *corev1.Node) []netip.Addr {
+	var out []netip.Addr
+	for _, a := range n.Status.Addresses {
+		if addr, err := netip.ParseAddr(a.Address); err == nil {
+			out = append(out, addr)
+		}
+	}
+	return out
 }
 
 func internalIP(n *corev1.Node, family netfilter.Family) netip.Addr {

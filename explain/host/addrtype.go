@@ -67,6 +67,10 @@ func (h *Host) notLocal(a netip.Addr) (string, Finding) {
 	switch {
 	case slices.ContainsFunc(h.NodeAddrs, func(n netip.Addr) bool { return familyOf(n.Unmap()) == family }):
 		return "unicast", Finding{Is: Yes, Assumed: true, Because: fmt.Sprintf("%s is not among the addresses that the Node object names; `ip addr` was not captured", a)}
+	case slices.Contains(h.AnyNodeAddrs, a):
+		return "", Finding{Because: fmt.Sprintf("%s is a node's address, and nothing tells whether it is this node's (--node NAME says whose evidence this is)", a)}
+	case slices.ContainsFunc(h.AnyNodeAddrs, func(n netip.Addr) bool { return familyOf(n) == family }):
+		return "unicast", Finding{Is: Yes, Assumed: true, Because: fmt.Sprintf("%s is not among the addresses of any Node object; `ip addr` was not captured", a)}
 	case h.HasRoutes[family]:
 		return "unicast", Finding{Is: Yes, Assumed: true, Because: fmt.Sprintf("no captured route names %s as a local address; `ip addr` was not captured", a)}
 	}

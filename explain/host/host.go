@@ -31,6 +31,9 @@ type Host struct {
 	// NodeAddrs are addresses that only objects give to this node (Node.status.addresses). They count as
 	// local only as a stated assumption, where neither addresses nor the local table were captured.
 	NodeAddrs []netip.Addr
+	// AnyNodeAddrs are the addresses of all nodes, for a capture that does not tell whose it is: one of them may
+	// be this node's, any other address is not.
+	AnyNodeAddrs []netip.Addr
 	// PodCIDRs are the pod ranges of this node that only objects give (Node.spec.podCIDRs).
 	PodCIDRs []netip.Prefix
 

@@ -1,6 +1,9 @@
 package netfilter
 
-import "net/netip"
+import (
+	"net/netip"
+	"strings"
+)
 
 // The tests that every rule can have, on the header of a packet and its interfaces.
 
@@ -22,6 +25,9 @@ func (m IfaceMatch) Test(i Iface, out bool) Answer {
 	}
 	if i.Known {
 		return Is(m.covers(i.Name) != m.Not)
+	}
+	if i.Cluster && PrivateBridge(m.Name) {
+		return Is(m.Not)
 	}
 	f := Fact{
 		Key:     "iface-in=" + m.Name,
@@ -46,6 +52,20 @@ func (m IfaceMatch) Test(i Iface, out bool) Answer {
 		}
 	}
 	return Maybe(f)
+}
+
+// PrivateBridge tells whether an interface of this name is the bridge of a program that puts its own containers or
+// machines behind it, and never pods (since dockershim went in 1.24) or other nodes: Docker's docker0 and
+// br-<12 hex digits>, libvirt's virbr0, LXC's lxcbr0, Podman's podman0 and cni-podman0.
+func PrivateBridge(name string) bool {
+	name = strings.TrimSuffix(name, "+")
+	for _, b := range [...]string{"docker", "virbr", "lxcbr", "lxdbr", "podman", "cni-podman"} {
+		if number, ok := strings.CutPrefix(name, b); ok && strings.Trim(number, "0123456789") == "" {
+			return true
+		}
+	}
+	id, ok := strings.CutPrefix(name, "br-")
+	return ok && len(id) == 12 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
 func (m IfaceMatch) exact() bool { return m.Name[len(m.Name)-1] != '+' }

@@ -1,6 +1,8 @@
 package netfilter
 
 import (
+	"net/netip"
+
 	"github.com/svcnet/svcnet/explain/host"
 )
 
@@ -38,6 +40,9 @@ type Kernel struct {
 	Sets map[string]*Set
 	// Recent are the lists of -m recent (/proc/net/xt_recent) by name; nil when not collected.
 	Recent map[string]*RecentList
+	// ClusterRanges are the ranges of pods and the addresses of nodes: the way to them is no PrivateBridge, even
+	// where no route tells the interface.
+	ClusterRanges []netip.Prefix
 	// NewClient is the premise of a question about "a new connection of some client": the client is in no
 	// recent list, whatever lists were collected. Answers that rest on it are not undecided.
 	NewClient bool

@@ -42,6 +42,9 @@ type Packet struct {
 type Iface struct {
 	Name  string
 	Known bool
+	// Cluster narrows an interface whose name is not known: it leads to a pod, a node or the outside, and so is
+	// none of the bridges behind which other programs keep their own containers and machines (PrivateBridge).
+	Cluster bool
 }
 
 // NoIface is the interface of a hook that has none.

@@ -3,6 +3,7 @@ package netfilter
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/svcnet/svcnet/explain/host"
 )
@@ -27,7 +28,7 @@ func (r *run) routeIn(s state) {
 			}
 		case "unicast":
 			if s, ok := r.acceptable(s.state, false); ok {
-				for _, s := range r.hook(Forward, []state{s.leaveBy(d)}) {
+				for _, s := range r.hook(Forward, []state{s.leaveBy(r.Kernel, d)}) {
 					r.send(s)
 				}
 			}
@@ -44,7 +45,7 @@ func (r *run) fromNode(s state) {
 	for _, s := range r.decide(s) {
 		switch d := s.decision; d.Type {
 		case "local", "unicast", "broadcast", "multicast":
-			s := s.leaveBy(d)
+			s := s.leaveBy(r.Kernel, d)
 			for _, s := range r.hook(Output, []state{s}) {
 				r.send(s)
 			}
@@ -152,8 +153,11 @@ func (r *run) route(s *state) host.Decision {
 }
 
 // leaveBy sets the outgoing interface, and the source of a packet whose sender left it to the route.
-func (s state) leaveBy(d host.Decision) state {
+func (s state) leaveBy(k *Kernel, d host.Decision) state {
 	s.p.Out = Iface{Name: d.Out, Known: d.Out != ""}
+	if d.Out == "" {
+		s.p.Out.Cluster = slices.ContainsFunc(k.ClusterRanges, func(p netip.Prefix) bool { return p.Contains(s.p.Dst) })
+	}
 	if d.Type == "local" {
 		s.p.Out = loopback
 	}
@@ -224,7 +228,7 @@ func (r *run) reroute(before state, after []state) []state {
 		for _, d := range r.decide(s) {
 			switch d.decision.Type {
 			case "local", "unicast", "broadcast", "multicast":
-				out = append(out, d.leaveBy(d.decision))
+				out = append(out, d.leaveBy(r.Kernel, d.decision))
 			default:
 				r.noRoute(d)
 			}

@@ -44,7 +44,7 @@ type Event struct {
 	Elapsed time.Duration
 }
 
-// eventPattern recognises an event: the message contains text, and any of also where that is not nil.
+// eventPattern recognises an event: the message contains text, and one of also where that is not nil.
 type eventPattern struct {
 	text string
 	also []string

@@ -121,7 +121,7 @@ func (r *logReader) readSettings(e entry, at Fact) bool {
 	return false
 }
 
-// modeOfLog reads the mode out of the lines of facts 7.4: "Using iptables Proxier", with a dot up to 1.19, and
+// modeOfLog reads the mode out of "Using iptables Proxier", which has a dot at its end up to 1.19, and
 // `Flag proxy-mode="" unknown, assuming iptables proxy` and its later spellings.
 func modeOfLog(msg string) (string, bool) {
 	if strings.Contains(msg, "assuming iptables proxy") {
