@@ -1,6 +1,7 @@
 // Package demo holds the evidence behind --demo: one node of a three-node cluster, recorded whole while its
 // kube-proxy 1.36 was stopped and a pod was replaced, so that one of three backends is stale and a ready one
-// is missing.
+// is missing. One line differs from the recording: that node forwarded nothing (net.ipv4.ip_forward was 0),
+// which is 1 here, as on any node that serves pods. Its nft listings are left out: they show the same rules again.
 //
 // The package holds files only and knows nothing of what they mean.
 package demo

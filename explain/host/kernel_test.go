@@ -93,7 +93,7 @@ func (l *lab) capture(localTable bool) *Host {
 	if localTable {
 		parse(ParseRoutes(h, 0, l.ip("route show table all"), "ip-route.txt"))
 	} else {
-		for _, table := range []string{"main", "100", "200"} {
+		for _, table := range []string{"main", "100", "200", "300"} {
 			for _, family := range []int{4, 6} {
 				// ip calls a table that was never used an error.
 				if text, _ := l.try(fmt.Sprintf("-%d route show table %s", family, table)); text != "" {
@@ -136,6 +136,8 @@ const labNetwork = `
 	-6 addr add fd00:1::7/64 dev v0 nodad
 	-6 addr add fd00:2::1/64 dev v1 nodad
 	-6 addr add fd00:96::10/128 dev v1 nodad
+	-6 addr add 2001:10::5/64 dev v0 nodad
+	-6 addr add 2a00:1::1/64 dev v0 nodad
 	route add default via 10.0.0.254 dev v0
 	route add 10.3.0.0/16 via 10.1.0.254 dev v1
 	route add 10.3.4.0/24 via 10.0.0.254 dev v0 metric 50
@@ -146,7 +148,6 @@ const labNetwork = `
 	route add unreachable 10.5.0.0/16
 	route add prohibit 10.6.0.0/16
 	route add throw 10.7.0.0/16
-	route add local 10.8.0.0/16 dev lo
 	route add 10.8.5.0/24 via 10.0.0.254 dev v0
 	route add 10.9.0.0/16 nexthop via 10.0.0.254 dev v0 nexthop via 10.1.0.254 dev v1
 	-6 route add default via fd00:1::fe dev v0
@@ -158,8 +159,13 @@ const labNetwork = `
 	-6 route add unreachable fd00:5::/64
 	-6 route add prohibit fd00:6::/64
 	-6 route add throw fd00:7::/64
-	-6 route add local fd00:8::/64 dev lo
 	-6 route add fd00:8::/80 via fd00:1::fe dev v0
+`
+
+// labLocal are whole networks made local by hand. With one of them the kernel checks sources in full.
+const labLocal = `
+	route add local 10.8.0.0/16 dev lo
+	-6 route add local fd00:8::/64 dev lo
 `
 
 const labRules = `
@@ -168,6 +174,8 @@ const labRules = `
 	route add throw 10.0.0.0/16 table 100
 	route add blackhole 10.3.7.0/24 table 100
 	route add 10.0.0.0/8 dev v2 table 200
+	route add default via 10.1.0.254 dev v1 table 300
+	-6 route add default via fd00:2::fe dev v1 table 300
 	-6 route add default via fd00:2::fe dev v1 table 100
 	-6 route add throw fd00:3::/64 table 100
 	rule add pref 100 from 10.96.0.0/16 lookup 100
@@ -178,12 +186,14 @@ const labRules = `
 	rule add pref 600 iif v2 to 10.5.0.0/16 lookup 200
 	rule add pref 650 iif lo to 10.3.10.0/24 unreachable
 	rule add pref 700 fwmark 0x3/0x3 lookup main suppress_prefixlength 15
+	rule add pref 750 fwmark 0x3/0x3 lookup 300
 	rule add pref 800 to 10.3.11.0/24 blackhole
 	rule add pref 900 iif nosuch blackhole
 	-6 rule add pref 100 from fd00:96::/64 lookup 100
 	-6 rule add pref 200 fwmark 0x80/0xf0 lookup 100
 	-6 rule add pref 400 to fd00:3:9::/64 prohibit
 	-6 rule add pref 700 fwmark 0x3/0x3 lookup main suppress_prefixlength 0
+	-6 rule add pref 750 fwmark 0x3/0x3 lookup 300
 `
 
 func (l *lab) build(commands string) {
@@ -369,6 +379,7 @@ var labMarks = []uint32{0, 0, 0, 0x80, 0x81, 0x1, 0x3, 0xf0}
 func TestRouteOfOwnPackets(t *testing.T) {
 	l := newLab(t)
 	l.build(labNetwork)
+	l.build(labLocal)
 	for _, rules := range []bool{false, true} {
 		if rules {
 			l.build(labRules)
@@ -444,23 +455,32 @@ func TestRouteOfForeignPackets(t *testing.T) {
 		{"net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.v0.rp_filter=1", "net.ipv4.conf.v1.rp_filter=2", "net.ipv4.conf.v1.src_valid_mark=1", "net.ipv4.conf.v0.route_localnet=1"},
 		{"net.ipv4.conf.all.rp_filter=1", "net.ipv4.conf.v1.accept_local=1", "net.ipv4.conf.all.src_valid_mark=1"},
 		{"net.ipv4.conf.v1.forwarding=0", "net.ipv4.conf.all.rp_filter=0"},
+		{"net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.v0.send_redirects=0", "net.ipv4.conf.v0.rp_filter=0", "net.ipv4.conf.v1.rp_filter=0"},
 	}
-	for i, rules := range []bool{false, true} {
-		if rules {
-			l.build(labRules)
-		}
+	for i, more := range []string{"", labLocal, labRules} {
+		rules := more == labRules
+		l.build(more)
 		l.sysctl("net.ipv4.conf.v0.rp_filter=0", "net.ipv4.conf.v1.rp_filter=0", "net.ipv4.conf.v2.rp_filter=0", "net.ipv4.conf.v3.rp_filter=0",
 			"net.ipv4.conf.v1.src_valid_mark=0", "net.ipv4.conf.all.src_valid_mark=0", "net.ipv4.conf.v0.route_localnet=0",
-			"net.ipv4.conf.v1.accept_local=0", "net.ipv4.conf.v1.forwarding=1")
+			"net.ipv4.conf.v1.accept_local=0", "net.ipv4.conf.v1.forwarding=1", "net.ipv4.conf.all.send_redirects=1", "net.ipv4.conf.v0.send_redirects=1")
 		for _, s := range settings {
 			l.sysctl(s...)
 			h := l.capture(true)
 			rnd := rand.New(rand.NewPCG(3, uint64(i)))
 			srcs := addrs4(rnd, 200)
+			// Broadcast sources are checked where the packet would go back out the way it came (send_redirects).
 			var asked []Query
-			var args []string
+			for _, in := range []string{"v0", "v1"} {
+				for _, src := range parseAddrs("10.0.0.255 10.0.127.255 10.1.255.255 10.0.0.1 10.1.0.9") {
+					asked = append(asked, Query{Src: src, Dst: addr("8.8.8.8"), In: in, InKnown: true}, Query{Src: src, Dst: addr("10.3.0.9"), In: in, InKnown: true})
+				}
+			}
 			for _, dst := range slices.Concat(addrs4(rnd, 200), addrs6(rnd, 80)) {
-				q := Query{Src: srcs[rnd.IntN(len(srcs))], Dst: dst, In: []string{"v0", "v1", "v2", "v3"}[rnd.IntN(4)], InKnown: true}
+				some := srcs
+				if rnd.IntN(3) == 0 {
+					some = srcs[:34] // the node's own and its broadcast addresses
+				}
+				q := Query{Src: some[rnd.IntN(len(some))], Dst: dst, In: []string{"v0", "v1", "v2", "v3"}[rnd.IntN(4)], InKnown: true}
 				if dst.IsMulticast() {
 					continue // it depends on the groups that processes have joined
 				}
@@ -471,16 +491,19 @@ func TestRouteOfForeignPackets(t *testing.T) {
 					q.Mark = labMarks[rnd.IntN(len(labMarks))]
 				}
 				asked = append(asked, q)
+			}
+			var args []string
+			for _, q := range asked {
 				args = append(args, fmt.Sprintf("%s from %s iif %s mark %#x", q.Dst, q.Src, q.In, q.Mark))
 			}
 			undecided := 0
 			for j, r := range l.kernelSays(args, false) {
-				if !compareForeign(t, h, asked[j], r, fmt.Sprintf("rules %v, %s: ip route get %s", rules, s, args[j])) {
+				if !compareForeign(t, h, asked[j], r, fmt.Sprintf("phase %d, %s: ip route get %s", i, s, args[j])) {
 					undecided++
 				}
 			}
 			if undecided > 5 {
-				t.Errorf("rules %v, %s: %d of %d are undecided", rules, s, undecided, len(asked))
+				t.Errorf("phase %d, %s: %d of %d are undecided", i, s, undecided, len(asked))
 			}
 		}
 	}
@@ -496,6 +519,7 @@ func compareForeign(t *testing.T, h *Host, q Query, r reply, args string) bool {
 	if slices.Contains(d.Outs, want.out) && d.Out == "" {
 		got.out, got.via = want.out, want.via
 	}
+	early := src.IsLoopback() || dst.IsLoopback() || src.IsMulticast() || src == limitedBroadcast
 	// The kernel refuses bad addresses and what is not forwarded before it looks at the source.
 	switch {
 	case rp.Is == Unknown && len(d.Outs) > 1:
@@ -503,9 +527,9 @@ func compareForeign(t *testing.T, h *Host, q Query, r reply, args string) bool {
 	case got.kind == "unknown" || rp.Is == Unknown || fwd.Is == Unknown:
 		t.Errorf("%s: undecided: %s; %s; %s", args, d.Because, rp.Because, fwd.Because)
 		return true
-	case dst.Is4() && fwd.Is == No && got.kind != "local" && got.kind != "broadcast" && !src.IsLoopback() && !dst.IsLoopback():
+	case dst.Is4() && fwd.Is == No && got.kind != "local" && got.kind != "broadcast" && !early:
 		got, because = answer{kind: "unreachable"}, fwd.Because
-	case rp.Is == No && (got.kind == "local" || got.kind == "broadcast" || got.kind == "unicast" || src.IsLoopback() || dst.IsLoopback() || src.IsMulticast()):
+	case rp.Is == No && (got.kind == "local" || got.kind == "broadcast" || got.kind == "unicast" || early):
 		got, because = answer{kind: "refused"}, rp.Because
 	case dst.Is4() && (rejects(got.kind) || got.kind == "none"):
 		got = answer{kind: got.kind}
@@ -529,6 +553,7 @@ func TestTypeOfAddresses(t *testing.T) {
 		}
 	}
 	l.build(labNetwork)
+	l.build(labLocal)
 	for _, rules := range []bool{false, true} {
 		if rules {
 			l.build(labRules)

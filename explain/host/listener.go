@@ -3,8 +3,8 @@ package host
 import "net/netip"
 
 // Listener is the socket that a packet for this node's addr:port reaches: one bound to the address before
-// one bound to any (inet_lookup_listener scores them so). A socket on [::] takes IPv4 too unless it is
-// IPv6-only, which captures do not show. Nil when none is known.
+// one bound to any (inet_lookup_listener scores them so). A socket on [::] that may be IPv6-only counts for
+// IPv4 too, as most such sockets take both. Nil when none is known.
 func (h *Host) Listener(proto uint8, addr netip.Addr, port uint16) *Socket {
 	var any *Socket
 	for i := range h.Sockets {
@@ -15,7 +15,7 @@ func (h *Host) Listener(proto uint8, addr netip.Addr, port uint16) *Socket {
 		switch {
 		case s.Addr == addr:
 			return s
-		case any == nil && (!s.Addr.IsValid() || s.Addr.IsUnspecified() && (s.Addr.Is6() || addr.Is4())):
+		case any == nil && (!s.Addr.IsValid() || s.Takes(addr) != No):
 			any = s
 		}
 	}

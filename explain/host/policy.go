@@ -125,6 +125,9 @@ func (h *Host) apply(r *Rule, family int, f flow) verdict {
 		case h.knows(family, r.Table):
 			return verdict{}
 		case r.Table == "local":
+			if kind, f := h.notLocal(f.dst); kind == "" {
+				return verdict{kind: "unknown", because: f.Because}
+			}
 			return verdict{assumed: true, because: "the addresses of this node were not captured: " + f.dst.String() + " is taken not to be one"}
 		}
 		return verdict{kind: "unknown", evidence: r.Evidence, because: fmt.Sprintf("the routes of table %s for IPv%d were not captured (%s)", r.Table, family, captureOf(family, r.Table))}

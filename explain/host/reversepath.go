@@ -147,17 +147,17 @@ func (h *Host) validateSource(mode int, in string, src, dst netip.Addr, mark uin
 func (h *Host) validateWay(mode int, in string, f flow, mark uint32) Finding {
 	src := f.dst
 	acceptLocal := h.conf4(in, "accept_local").Is == Yes
-	if mode == rpOff && !h.fib().custom[4] && !h.fib().customLocal && !(f.iifKnown && f.iif == in && h.redirects(in)) {
+	if mode == rpOff && !(f.iifKnown && f.iif == in && h.redirects(in)) {
+		custom := h.fib().custom[4] || h.fib().customLocal // then the kernel looks the source up in full
 		switch {
 		case acceptLocal:
 			return Finding{Is: Yes, Because: "rp_filter is off, and accept_local lets the node's own addresses in"}
+		case custom:
 		case !slices.Contains(h.OwnAddrs(4), src):
 			return Finding{Is: Yes, Because: fmt.Sprintf("rp_filter is off on %s, and %s is not the node's own address", in, src)}
+		default:
+			return h.ownSource(src)
 		}
-		_, own := h.Type(src)
-		own.Is = No
-		own.Because = fmt.Sprintf("%s is the node's own address (%s), and packets from outside must not carry it", src, own.Because)
-		return own
 	}
 	if h.conf4(in, "src_valid_mark").Is == Yes {
 		f.mark = mark
@@ -215,6 +215,14 @@ func (h *Host) validateWay(mode int, in string, f flow, mark uint32) Finding {
 		}
 	}
 	return pass("%s: the way back to %s may lead through another interface, here %s (%s)", setting, src, back, v.because)
+}
+
+// ownSource is the refusal of a packet from outside that carries an address of the node as its source.
+func (h *Host) ownSource(src netip.Addr) Finding {
+	_, own := h.Type(src)
+	own.Is = No
+	own.Because = fmt.Sprintf("%s is the node's own address (%s), and packets from outside must not carry it", src, own.Because)
+	return own
 }
 
 // redirects tells whether the kernel sends ICMP redirects on an interface: it is on unless both switches

@@ -93,7 +93,7 @@ func (h *Host) fixedRoute(f flow, local bool) (Decision, bool) {
 // packet came in on are preferred (rt6_score_route).
 func (h *Host) decisionOf(v verdict, dst netip.Addr, in string) Decision {
 	d := Decision{Type: v.kind, Because: v.because, Assumed: v.assumed, Evidence: v.evidence}
-	if len(v.entries) == 0 {
+	if len(v.entries) == 0 || rejects(v.kind) {
 		if v.kind == "none" {
 			d.Because = fmt.Sprintf("there is no route to %s: %s", dst, v.because)
 		}

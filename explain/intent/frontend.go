@@ -123,7 +123,7 @@ func nodePortServed(kind FrontendKind, a, primary netip.Addr, p traits.Proxy, r 
 		return true, ""
 	}
 	for _, prefix := range ranges {
-		if prefix.Bits() == 0 || prefix.Contains(a) {
+		if prefix.Contains(a) {
 			return true, ""
 		}
 	}

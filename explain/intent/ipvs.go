@@ -25,12 +25,13 @@ func (q question) ipvs() Outcome {
 }
 
 // ipvsServer is a virtual server under one policy. Under policy Local without a local endpoint it is filled
-// with the endpoints of the cluster since 1.24, if the Service can be reached from outside.
+// with the endpoints of the cluster since 1.24, if the Service can be reached from outside: without that it
+// has no Cluster list.
 func (q question) ipvsServer(onlyLocal bool, policy string, m masquerade) Outcome {
 	backends, because := q.sp.Cluster, q.anyEndpoint(policy+" is Cluster")
 	if onlyLocal {
 		backends, because = q.sp.Local, fmt.Sprintf("%s is Local: the endpoints on %s, for every client", policy, q.node())
-		if len(backends) == 0 && q.release.does(ipvsClusterFallback) && q.sp.reachableFromOutside() {
+		if len(backends) == 0 && q.release.does(ipvsClusterFallback) {
 			backends = q.sp.Cluster
 			because = fmt.Sprintf("%s is Local and %s has no ready endpoint: IPVS mode of kube-proxy 1.24+ takes any ready endpoint instead", policy, q.node())
 		}

@@ -156,7 +156,7 @@ func (q question) admitted() bool {
 		}
 		nodeInside = nodeInside || q.sp.NodeIP.IsValid() && r.Contains(q.sp.NodeIP)
 	}
-	return nodeInside && client.IsValid() && client == q.f.Addr
+	return nodeInside && client == q.f.Addr
 }
 
 // outside is the sentence for a client that source ranges keep out.

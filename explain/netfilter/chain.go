@@ -163,20 +163,23 @@ func (r *run) apply(b base, c *Chain, i int, m matched, stack []*Chain) []leavin
 		}
 		return goOn(s.hop(step))
 	case CT:
+		if s.template || s.begun {
+			return goOn(s)
+		}
+		s.template = true
 		if t.NoTrack {
 			s.untracked = true
 			s.p.State = StateUntracked
 			return goOn(s.hop(step))
 		}
+		s.p.Zone = t.Zone
 		return goOn(s)
 	case *SetAdd:
 		// The packet itself goes on; later packets may meet another set.
 		return goOn(s.note("rule %d of %s changes set %s as packets pass", i+1, c.Name, t.Set))
 	case *Translate:
-		if t.Kind == Masquerade {
-			if _, ok := r.masqueradeAddr(&s); !ok {
-				return leave(dropped, "")
-			}
+		if !r.hasAddr(b.hook, t, &s) {
+			return leave(dropped, "")
 		}
 		var left []leaving
 		for _, s := range r.translate(b, t, s.hop(step)) {

@@ -48,7 +48,7 @@ func (r *run) hook(h Hook, in []state) []state {
 				after = r.filterStage(h, st, s)
 			}
 			if h == Output && (st.table == "mangle" || st.table == "nat") {
-				after = r.reroute(s, after)
+				after = r.reroute(s, after, st.table == "mangle")
 			}
 			out = append(out, after...)
 		}
@@ -125,16 +125,56 @@ func (r *run) orders(h Hook, table string, bases []base, s state) []ordered {
 	return out
 }
 
-// track is connection tracking: it finds the connection of a packet, or starts one.
+// startsAs is the state of a packet that belongs to no known connection. ICMP has requests, with which a connection
+// begins, and others, with which none does (icmp_pkt_to_tuple, nf_conntrack_icmpv6_init); neighbour discovery and
+// multicast listener messages are never tracked.
+func startsAs(p *Packet) CTState {
+	switch p.Proto {
+	case ProtoICMP:
+		switch p.ICMPType {
+		case 8, 13, 15, 17:
+			return StateNew
+		}
+		return StateInvalid
+	case ProtoICMPv6:
+		switch t := p.ICMPType; {
+		case t == 128, t == 139:
+			return StateNew
+		case t >= 130 && t <= 136, t == 143:
+			return StateUntracked
+		}
+		return StateInvalid
+	}
+	return StateNew
+}
+
+// track is connection tracking: it finds the connection of a packet, or starts one. Until it has run, in the
+// raw table, a packet has no connection, which matches call INVALID.
 func (r *run) track(s state) []state {
 	switch {
-	case s.p.Reply || s.tracked != nil || s.dstBound && s.srcBound:
-		return []state{s} // already known: a reply, or a packet that comes around through lo
 	case s.untracked:
 		s.p.State = StateUntracked
 		return []state{s}
+	case s.begun:
+		return []state{s} // comes around through lo with its connection
 	}
-	if !s.p.HasSrcPort || !r.Kernel.Host.HasFlows {
+	s.begun = true
+	switch {
+	case s.undo != nil && s.undo.zone == s.p.Zone:
+		s.p.State, s.p.CTMark, s.p.DNATed, s.p.SNATed = StateEstablished, s.undo.ctMark, s.undo.hasSrc, s.undo.hasDst
+		return []state{s}
+	}
+	s.undo = nil
+	switch {
+	case s.p.Reply && (s.p.Proto == ProtoTCP || s.p.Proto == ProtoSCTP):
+		// The answer to a packet that was not tracked, or in another zone: no connection begins with it
+		// (tcp_new, sctp_new).
+		return []state{s}
+	}
+	if s.p.State = startsAs(&s.p); s.p.State != StateNew {
+		return []state{s}
+	}
+	if !s.p.HasSrcPort || s.p.Reply || s.p.Zone != "" || !r.Kernel.Host.HasFlows {
 		return []state{s}
 	}
 	f := r.Kernel.Host.FlowOf(s.p.Proto, s.p.Src, s.p.SrcPort, s.p.Dst, s.p.DstPort)

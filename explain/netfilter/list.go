@@ -36,6 +36,8 @@ type listReader struct {
 	last     *Rule
 	lastLine string
 	joins    int
+	// mark is the number of problems before those of that rule.
+	mark int
 }
 
 func (r *listReader) line(line string, n int) {
@@ -119,7 +121,7 @@ func (r *listReader) row(line string, n int) bool {
 	}
 	rule := r.addRule(c)
 	rule.Line = n
-	r.last, r.lastLine, r.joins = rule, line, 0
+	r.last, r.lastLine, r.joins, r.mark = rule, line, 0, len(r.part().problems)
 	if why := r.fill(rule, line, cols); why != "" {
 		r.problem(n, line, why)
 	}
@@ -127,13 +129,14 @@ func (r *listReader) row(line string, n int) bool {
 }
 
 // joined continues a wrapped line. A line break stands for a blank, or for nothing inside a word: the reading that
-// leaves nothing open is taken, a blank first.
+// leaves nothing open is taken, a blank first. Where there is none, more lines may follow.
 func (r *listReader) joined(line string, n int) bool {
 	rule := r.last
 	r.last = nil
 	if rule == nil || r.joins == maxJoins || len(r.lastLine)+len(line) > maxLine {
 		return false
 	}
+	r.joins++
 	for _, glue := range [...]string{" ", ""} {
 		trial := Rule{Line: rule.Line}
 		text := r.lastLine + glue + line
@@ -147,12 +150,14 @@ func (r *listReader) joined(line string, n int) bool {
 			p.v4, p.v6 = v4, v6
 			continue
 		}
-		r.unproblem(rule.Line)
+		r.unproblem(r.mark)
 		*rule = trial
-		r.last, r.lastLine, r.joins = rule, text, r.joins+1
+		r.last, r.lastLine = rule, text
 		return true
 	}
-	return false
+	r.problem(n, line, "neither a line of iptables -L nor a readable rest of the line before")
+	r.last, r.lastLine = rule, r.lastLine+" "+line
+	return true
 }
 
 // rowColumns are the columns of a rule; optional ones are empty. rest begins behind the destination.
@@ -306,28 +311,39 @@ func parseCount(s string) (uint64, bool) {
 	return n * scale, ok
 }
 
+// filling is a rule that is being read from a listing.
+type filling struct {
+	rule *Rule
+	keep []Match
+	why  string // what could not be read, first
+}
+
+// open keeps a test that could not be read.
+func (f *filling) open(text, reason string) {
+	f.keep = append(f.keep, &UnreadableMatch{Text: text, Why: reason, Rule: f.rule.Text})
+	if f.why == "" {
+		f.why = problem(text, reason)
+	}
+}
+
 // fill reads the columns and what stands behind them into a rule. It returns what could not be read.
 func (r *listReader) fill(rule *Rule, line string, c rowColumns) (why string) {
 	rule.Text = line[c.textAt:]
-	var keep []Match
-	open := func(text, reason string) {
-		keep = append(keep, &UnreadableMatch{Text: text, Why: reason, Rule: rule.Text})
-		if why == "" {
-			why = problem(text, reason)
-		}
-	}
+	f := filling{rule: rule}
 	if c.verbose {
 		rule.Packets, _ = parseCount(c.pkts)
 		rule.Bytes, _ = parseCount(c.bytes)
 		rule.HasCounters = true
 		rule.In, rule.Out = listedIface(c.in), listedIface(c.out)
+	} else {
+		f.keep = append(f.keep, &HiddenIfaces{File: r.file})
 	}
 	prot, not := negated(c.prot)
 	if m, ok := parseProto(prot); ok {
 		m.Not = not
 		rule.Proto = m
 	} else {
-		open("protocol "+c.prot, "the name of the protocol is not known")
+		f.open("protocol "+c.prot, "the name of the protocol is not known")
 	}
 	switch c.opt {
 	case "-f":
@@ -335,75 +351,78 @@ func (r *listReader) fill(rule *Rule, line string, c rowColumns) (why string) {
 	case "!f":
 		rule.Fragment = NoFragments
 	}
-	p := r.part()
-	for _, side := range [...]struct {
-		text, name string
-		into       *AddrMatch
-		dst        bool
-	}{{c.src, "source", &rule.Src, false}, {c.dst, "destination", &rule.Dst, true}} {
-		s, not := negated(side.text)
-		if s == "anywhere" && !not {
-			continue
-		}
-		prefix, odd, ok := parseAddress(s)
-		switch {
-		case !ok:
-			open(side.name+" "+side.text, "the listing was made without -n and shows a name, which only the node can resolve")
-		case odd.Addr.IsValid():
-			odd.Dst, odd.Not = side.dst, not
-			keep = append(keep, &odd)
-		case prefix.Bits() > 0 || not:
-			*side.into = AddrMatch{Prefix: prefix, Not: not}
-		}
-		if ok && (prefix.IsValid() && prefix.Addr().Is4() || odd.Addr.Is4()) {
-			p.v4++
-		} else if ok {
-			p.v6++
-		}
-	}
-	if !c.verbose {
-		keep = append(keep, &HiddenIfaces{File: r.file})
-	}
+	r.side(&f, &rule.Src, c.src, false)
+	r.side(&f, &rule.Dst, c.dst, true)
 
 	l := listing{s: line, i: c.restAt, rule: rule, arena: &r.arena}
 	isGoto := l.word("[goto]")
 	act := findAction(c.target)
-	keep = r.matchesOf(&l, keep, act, open)
-	rule.Target = r.targetOf(&l, c.target, act, isGoto, open)
+	f.readMatches(&l, act)
+	rule.Target = f.readTarget(&l, c.target, act, isGoto)
 	if reject, ok := rule.Target.(Reject); ok {
 		if strings.HasPrefix(reject.With, "icmp6-") {
-			p.v6++
+			r.part().v6++
 		} else if strings.HasPrefix(reject.With, "icmp-") {
-			p.v4++
+			r.part().v4++
 		}
 	}
-	rule.Matches = r.matches.copy(keep)
-	return why
+	rule.Matches = r.matches.copy(f.keep)
+	return f.why
+}
+
+// side reads the source or destination column.
+func (r *listReader) side(f *filling, into *AddrMatch, text string, dst bool) {
+	s, not := negated(text)
+	if s == "anywhere" && !not {
+		return
+	}
+	prefix, odd, ok := parseAddress(s)
+	is4 := ok && (prefix.IsValid() && prefix.Addr().Is4() || odd.Addr.Is4())
+	switch {
+	case !ok:
+		name := "source "
+		if dst {
+			name = "destination "
+		}
+		f.open(name+text, "the listing was made without -n and shows a name, which only the node can resolve")
+		return
+	case is4:
+		r.part().v4++
+	default:
+		r.part().v6++
+	}
+	switch {
+	case odd.Addr.IsValid():
+		odd.Dst, odd.Not = dst, not
+		f.keep = append(f.keep, &odd)
+	case prefix.Bits() > 0 || not:
+		*into = AddrMatch{Prefix: prefix, Not: not}
+	}
 }
 
 func listedIface(s string) IfaceMatch {
-	if s == "*" || s == "any" {
+	if s == "*" || s == "any" || s == "+" {
 		return IfaceMatch{}
 	}
 	name, not := negated(s)
 	return IfaceMatch{Name: name, Not: not}
 }
 
-// matchesOf reads the matches, up to the target's words. Words that nobody knows are kept as an unreadable match.
-func (r *listReader) matchesOf(l *listing, keep []Match, act *action, open func(text, why string)) []Match {
+// readMatches reads the matches, up to the target's words. Words that nobody knows are kept as an unreadable match.
+func (f *filling) readMatches(l *listing, act *action) {
 	for l.peek() != "" {
 		if m := nextListed(l); m != nil {
 			if i, ok := m.(idler); !ok || !i.idle() {
-				keep = append(keep, m)
+				f.keep = append(f.keep, m)
 			}
-			if len(keep) > maxMatches {
-				open("the rest of the line", "more matches than a rule can hold")
+			if len(f.keep) > maxMatches {
+				f.open("the rest of the line", "more matches than a rule can hold")
 				l.i = len(l.s)
 			}
 			continue
 		}
-		if act != nil && targetAhead(l, act) || strings.HasPrefix(strings.TrimSpace(l.s[l.i:]), "[unsupported revision]") && act != nil {
-			break
+		if act != nil && (targetAhead(l, act) || strings.HasPrefix(l.s[l.i:], "[unsupported revision]")) {
+			return
 		}
 		start := l.i
 		for l.peek() != "" && (l.i == start || !anythingAhead(l, act)) {
@@ -412,13 +431,12 @@ func (r *listReader) matchesOf(l *listing, keep []Match, act *action, open func(
 				l.i = len(l.s)
 			}
 		}
-		open(strings.TrimSpace(l.s[start:l.i]), "these words belong to no known match or target")
+		f.open(strings.TrimSpace(l.s[start:l.i]), "these words belong to no known match or target")
 	}
-	return keep
 }
 
-// targetOf reads the target with its own words.
-func (r *listReader) targetOf(l *listing, name string, act *action, isGoto bool, open func(text, why string)) Target {
+// readTarget reads the target with its own words.
+func (f *filling) readTarget(l *listing, name string, act *action, isGoto bool) Target {
 	switch {
 	case name == "":
 		return nil
@@ -427,7 +445,7 @@ func (r *listReader) targetOf(l *listing, name string, act *action, isGoto bool,
 	}
 	if l.word("[unsupported", "revision]") {
 		const why = "printed as [unsupported revision]: the kernel's rule is newer than the iptables that printed it"
-		open(name, why)
+		f.open(name, why)
 		return Unreadable{Name: name, Why: why}
 	}
 	if act.list == nil {
@@ -437,7 +455,7 @@ func (r *listReader) targetOf(l *listing, name string, act *action, isGoto bool,
 		return t
 	}
 	const why = "the target's words cannot be read"
-	open(name, why)
+	f.open(name, why)
 	return Unreadable{Name: name, Why: why}
 }
 

@@ -113,8 +113,12 @@ func (m *AddrType) side6(k *Kernel, p *Packet, a netip.Addr, types AddrTypes) An
 		return Yes
 	}
 	is, open := m.kind(k, p, a, types)
-	if open != nil {
+	switch {
+	case open != nil:
 		return Maybe(*open)
+	case is == TypeBlackhole, is == TypeProhibit:
+		// The lookup tells only that the route rejects.
+		is = TypeUnreachable
 	}
 	return Is(types&is != 0)
 }

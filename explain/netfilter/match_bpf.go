@@ -17,6 +17,7 @@ var bpfMatch = unevaluated("bpf", "BPF programs in rules are not evaluated", fun
 	return true
 })
 
+// isBytecode: the last number has a NUL behind it where the others have a comma.
 func isBytecode(w string) bool {
-	return w != "" && strings.Trim(w, "0123456789,") == ""
+	return w != "" && strings.Trim(w, "0123456789,\x00") == ""
 }

@@ -2,6 +2,7 @@ package netfilter
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -259,10 +260,11 @@ func ctStatus(name string) (CTStatus, bool) {
 }
 
 func (m *Conntrack) option(o *option) bool {
-	if len(o.name) < 4 || !strings.HasPrefix(o.name, "--ct") {
-		return false
+	name := strings.TrimPrefix(o.name, "--")
+	if name == "state" {
+		name = "ctstate"
 	}
-	known, ok := m.set(o.name[2:], o)
+	known, ok := m.set(name, o)
 	if known && !ok && o.why == "" {
 		o.fail("the value cannot be read")
 	}
@@ -358,7 +360,7 @@ func listConntrack(l *listing) Match {
 		not := l.not()
 		name := l.next()
 		known := false
-		if strings.HasPrefix(name, "ct") && !contains(seen, name) {
+		if strings.HasPrefix(name, "ct") && !slices.Contains(seen, name) {
 			var ok bool
 			if known, ok = m.set(name, listedValue{l, not}); known && !ok {
 				return nil
@@ -373,13 +375,4 @@ func listConntrack(l *listing) Match {
 		}
 		seen = append(seen, name)
 	}
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }

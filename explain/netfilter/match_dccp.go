@@ -1,13 +1,14 @@
 package netfilter
 
 import (
+	"slices"
 	"strings"
 )
 
 // DCCP is -m dccp: ports, packet types, options.
 type DCCP struct {
 	Sport, Dport PortRange
-	// Types is --dccp-types as the rule writes it, by name or number.
+	// Types is --dccp-types, by name.
 	Types    string
 	TypesNot bool
 	// Option is --dccp-option.
@@ -31,13 +32,13 @@ func (m *DCCP) Test(_ *Kernel, _ Hook, p *Packet) Answer {
 		return No
 	}
 	if m.Types != "" {
-		name, number := "REQUEST", "0"
+		opens := "REQUEST"
 		if p.Reply {
-			name, number = "RESPONSE", "1"
+			opens = "RESPONSE"
 		}
 		is := false
 		for t := range strings.SplitSeq(m.Types, ",") {
-			is = is || t == name || t == number
+			is = is || t == opens
 		}
 		if is == m.TypesNot {
 			return No
@@ -81,9 +82,10 @@ func listDCCP(l *listing) Match {
 	for l.ports(&m.Sport, &m.Dport) {
 		continue
 	}
-	if v, not := negated(l.peek()); dccpTypes(v) {
+	v, not := negated(l.peek())
+	if types, ok := dccpNames(v); ok {
 		l.next()
-		m.Types, m.TypesNot = v, not
+		m.Types, m.TypesNot = types, not
 	}
 	if v, ok := l.value("option="); ok {
 		m.Option, m.OptionNot = negated(v)
@@ -91,15 +93,20 @@ func listDCCP(l *listing) Match {
 	return m
 }
 
-func dccpTypes(s string) bool {
-	for t := range strings.SplitSeq(s, ",") {
-		switch t {
-		case "REQUEST", "RESPONSE", "DATA", "ACK", "DATAACK", "CLOSEREQ", "CLOSE", "RESET", "SYNC", "SYNCACK", "INVALID":
-			continue
+// dccpTypes are the packet types by number (RFC 4340).
+var dccpTypes = [...]string{"REQUEST", "RESPONSE", "DATA", "ACK", "DATAACK", "CLOSEREQ", "CLOSE", "RESET", "SYNC", "SYNCACK", "INVALID"}
+
+// dccpNames reads a list of types by name or, from a numeric listing, by number.
+func dccpNames(list string) (string, bool) {
+	var names []string
+	for t := range strings.SplitSeq(list, ",") {
+		if n, ok := smallNumber(t); ok && n < len(dccpTypes) {
+			t = dccpTypes[n]
 		}
-		if n, ok := smallNumber(t); !ok || n > 15 {
-			return false
+		if !slices.Contains(dccpTypes[:], t) {
+			return "", false
 		}
+		names = append(names, t)
 	}
-	return true
+	return strings.Join(names, ","), true
 }

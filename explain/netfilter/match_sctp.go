@@ -8,7 +8,8 @@ import (
 // SCTP is -m sctp: ports and the chunks of a packet.
 type SCTP struct {
 	Sport, Dport PortRange
-	// Scope is any, all or only; empty without --chunk-types. Chunks is the list as the rule writes it.
+	// Scope is any, all or only; empty without --chunk-types. Chunks is the list, by name, with the flags of
+	// each chunk behind a colon: "DATA:Be,INIT".
 	Scope, Chunks string
 	ChunksNot     bool
 }
@@ -28,21 +29,19 @@ func (m *SCTP) Test(_ *Kernel, _ Hook, p *Packet) Answer {
 	if a.Truth == False || m.Scope == "" {
 		return a
 	}
-	chunk, number := "INIT", uint64(1)
+	chunk := "INIT"
 	if p.Reply {
-		chunk, number = "INIT_ACK", 2
+		chunk = "INIT_ACK"
 	}
 	has, others := false, 0
 	for part := range strings.SplitSeq(m.Chunks, ",") {
-		name, _, _ := strings.Cut(part, ":")
-		n, err := strconv.ParseUint(name, 0, 8)
-		switch {
-		case name == "NONE":
-		case name == "ALL":
+		switch name, _, _ := strings.Cut(part, ":"); name {
+		case chunk:
+			has = true
+		case "ALL":
 			has = true
 			others++
-		case name == chunk, err == nil && n == number:
-			has = true
+		case "NONE":
 		default:
 			others++
 		}
@@ -97,6 +96,49 @@ func listSCTP(l *listing) Match {
 		l.i = start
 		return m
 	}
-	m.Chunks = l.next()
+	m.Chunks = chunkNames(l.next())
 	return m
+}
+
+// chunkNames turns the numbers of a numeric listing, "0x0000:Be,0x0001", into names.
+func chunkNames(list string) string {
+	var b strings.Builder
+	for part := range strings.SplitSeq(list, ",") {
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		number, flags, has := strings.Cut(part, ":")
+		b.WriteString(chunkName(number))
+		if has {
+			b.WriteString(":" + flags)
+		}
+	}
+	return b.String()
+}
+
+func chunkName(s string) string {
+	n, err := strconv.ParseUint(s, 0, 8)
+	switch {
+	case err != nil:
+		return s
+	case n < uint64(len(chunks)):
+		return chunks[n]
+	case n == 0x80:
+		return "ASCONF_ACK"
+	case n == 0x82:
+		return "RE_CONFIG"
+	case n == 0x84:
+		return "PAD"
+	case n == 0xc0:
+		return "FORWARD_TSN"
+	case n == 0xc1:
+		return "ASCONF"
+	}
+	return s
+}
+
+// chunks are the types of chunks by number (RFC 9260).
+var chunks = [...]string{
+	"DATA", "INIT", "INIT_ACK", "SACK", "HEARTBEAT", "HEARTBEAT_ACK", "ABORT", "SHUTDOWN", "SHUTDOWN_ACK", "ERROR", "COOKIE_ECHO", "COOKIE_ACK",
+	"ECN_ECNE", "ECN_CWR", "SHUTDOWN_COMPLETE",
 }

@@ -5,7 +5,11 @@ import "strings"
 // SPI is -m esp and -m ah: the security parameter index of an IPsec header, kept as text.
 type SPI struct {
 	Proto uint8 // 50 or 51
-	Args  string
+	// Index is the number or range of numbers.
+	Index string
+	Not   bool
+	// Args are the further tests of -m ah, as printed.
+	Args string
 }
 
 var (
@@ -18,19 +22,31 @@ func (m *SPI) Test(_ *Kernel, _ Hook, p *Packet) Answer {
 	if p.Proto != m.Proto {
 		return No
 	}
+	text := strings.TrimSpace(m.Index + " " + m.Args)
 	return Maybe(Fact{
-		Key: "spi " + m.Args, Yes: "the packet's security parameter index passes " + m.Args, No: "the packet's security parameter index does not pass " + m.Args,
+		Key: "spi " + text, Not: m.Not,
+		Yes:     "the packet's security parameter index is " + text,
+		No:      "the packet's security parameter index is not " + text,
 		Because: "the security parameter index of a packet is not part of the question",
 	})
 }
 
 func (m *SPI) option(o *option) bool {
-	if !strings.HasPrefix(o.name, "--esp") && !strings.HasPrefix(o.name, "--ah") {
+	switch o.name {
+	case "--espspi", "--ahspi":
+		m.Index = o.value()
+		m.Not = o.not
+	case "--ahlen":
+		v := o.value()
+		if o.not {
+			v = "!" + v
+		}
+		m.Args = strings.TrimSpace(m.Args + " length:" + v)
+	case "--ahres":
+		m.Args = strings.TrimSpace(m.Args + " reserved")
+	default:
 		return false
 	}
-	other := Other{Args: m.Args}
-	other.option(o)
-	m.Args = other.Args
 	return true
 }
 
@@ -43,14 +59,17 @@ func spiMatch(name string, proto uint8) extension {
 			if !l.word(name) {
 				return nil
 			}
+			m := &SPI{Proto: proto}
+			v, ok := l.value("spi:")
+			if !ok {
+				v, _ = l.value("spis:")
+			}
+			m.Index, m.Not = negated(v)
 			start := l.i
-			if _, ok := l.value("spi:"); !ok {
-				l.value("spis:")
-			}
-			if _, ok := l.value("length:"); ok {
-				l.word("reserved")
-			}
-			return &SPI{Proto: proto, Args: strings.TrimSpace(l.s[start:l.i])}
+			l.value("length:")
+			l.word("reserved")
+			m.Args = strings.TrimSpace(l.s[start:l.i])
+			return m
 		},
 	}
 }

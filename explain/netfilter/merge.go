@@ -12,7 +12,7 @@ func mergeStates(in []state) []state {
 }
 
 func (s *state) like(o *state) bool {
-	return samePacket(&s.p, &o.p) && s.untracked == o.untracked && s.toSelf == o.toSelf && s.dstBound == o.dstBound && s.srcBound == o.srcBound &&
+	return samePacket(&s.p, &o.p) && s.untracked == o.untracked && s.begun == o.begun && s.template == o.template && s.toSelf == o.toSelf && s.dstBound == o.dstBound && s.srcBound == o.srcBound &&
 		s.tracked == o.tracked && s.undo == o.undo && s.dstBy.same(o.dstBy) && s.srcBy.same(o.srcBy)
 }
 
@@ -29,7 +29,7 @@ func samePacket(a, b *Packet) bool {
 	return a.Family == b.Family && a.Src == b.Src && a.Dst == b.Dst && a.Proto == b.Proto &&
 		a.SrcPort == b.SrcPort && a.DstPort == b.DstPort && a.HasSrcPort == b.HasSrcPort &&
 		a.ICMPType == b.ICMPType && a.ICMPCode == b.ICMPCode && a.In == b.In && a.Out == b.Out &&
-		a.Mark == b.Mark && a.CTMark == b.CTMark && a.State == b.State && a.DNATed == b.DNATed && a.SNATed == b.SNATed &&
+		a.Mark == b.Mark && a.CTMark == b.CTMark && a.State == b.State && a.Zone == b.Zone && a.DNATed == b.DNATed && a.SNATed == b.SNATed &&
 		a.OrigSrc == b.OrigSrc && a.OrigDst == b.OrigDst && a.OrigSrcPort == b.OrigSrcPort && a.OrigDstPort == b.OrigDstPort &&
 		a.Reply == b.Reply && a.Local == b.Local && a.InAssumed == b.InAssumed && slices.Equal(a.Recent, b.Recent)
 }

@@ -16,6 +16,8 @@ type undo struct {
 	srcPort uint16
 	// hasDst and hasSrc tell whether there is a translation to undo.
 	hasDst, hasSrc bool
+	ctMark         uint32
+	zone           string
 }
 
 // natStage runs the nat hook. All nat chains of a hook, whichever table or backend they are in, run inside
@@ -27,7 +29,7 @@ func (r *run) natStage(h Hook, s state) []state {
 	}
 	toDst := h == Prerouting || h == Output
 	switch {
-	case s.p.Reply:
+	case s.undo != nil:
 		return []state{s.putBack(toDst)}
 	case s.tracked != nil:
 		return []state{r.asTracked(toDst, s)}
@@ -123,7 +125,7 @@ func (r *run) translate(b base, t *Translate, s state) []state {
 	min, max := t.Min, t.Max
 	switch t.Kind {
 	case Redirect:
-		min = r.redirectAddr(b.hook, &s)
+		min, _ = r.redirectAddr(b.hook, &s)
 		max = min
 		s.toSelf = true
 	case Masquerade:
@@ -146,6 +148,18 @@ func (r *run) translate(b base, t *Translate, s state) []state {
 		out = append(out, s.bind(t, toDst, a, 1/float64(len(addrs))))
 	}
 	return r.spreadPorts(t, toDst, out)
+}
+
+// hasAddr is false where a translation to an address of an interface finds none there: the kernel drops the packet.
+func (r *run) hasAddr(h Hook, t *Translate, s *state) bool {
+	ok := true
+	switch {
+	case t.Kind == Masquerade:
+		_, ok = r.masqueradeAddr(s)
+	case t.Kind == Redirect && (h == Prerouting || h == Output):
+		_, ok = r.redirectAddr(h, s)
+	}
+	return ok
 }
 
 // bind gives the packet its new address; an invalid one leaves the address as it is, except that a
@@ -216,18 +230,19 @@ func (r *run) spreadPorts(t *Translate, toDst bool, in []state) []state {
 }
 
 // redirectAddr is the address that REDIRECT sends to: the first of the incoming interface, or loopback for
-// packets of the node itself (nf_nat_redirect_ipv4, nf_nat_redirect_ipv6).
-func (r *run) redirectAddr(h Hook, s *state) netip.Addr {
+// packets of the node itself (nf_nat_redirect_ipv4, nf_nat_redirect_ipv6). ok is false where the interface has
+// none, and the kernel then drops the packet.
+func (r *run) redirectAddr(h Hook, s *state) (a netip.Addr, ok bool) {
 	if h == Output {
 		if s.p.Family == IPv6 {
-			return netip.IPv6Loopback()
+			return netip.IPv6Loopback(), true
 		}
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), true
 	}
-	if s.p.In.Known {
-		return r.firstAddr(s.p.In.Name, s.p.Family)
+	if !s.p.In.Known || !r.Kernel.Host.HasAddrs {
+		return netip.Addr{}, true
 	}
-	return netip.Addr{}
+	return r.firstAddr(s.p.In.Name, s.p.Family)
 }
 
 // masqueradeAddr is the address that MASQUERADE takes: one of the outgoing interface. It is not valid where
@@ -240,14 +255,20 @@ func (r *run) masqueradeAddr(s *state) (a netip.Addr, ok bool) {
 	return a, f.Is != host.No
 }
 
-// firstAddr is the first global address of an interface.
-func (r *run) firstAddr(link string, family Family) netip.Addr {
+// firstAddr is the first address of an interface: a global one before one of the link.
+func (r *run) firstAddr(link string, family Family) (first netip.Addr, ok bool) {
 	for _, a := range r.Kernel.Host.Addrs {
-		if a.Link == link && a.Prefix.Addr().Is4() == (family == IPv4) && (a.Scope == "global" || a.Scope == "" || link == "lo") {
-			return a.Prefix.Addr()
+		if a.Link != link || a.Prefix.Addr().Is4() != (family == IPv4) {
+			continue
+		}
+		if a.Scope != "link" {
+			return a.Prefix.Addr(), true
+		}
+		if !first.IsValid() {
+			first = a.Prefix.Addr()
 		}
 	}
-	return netip.Addr{}
+	return first, first.IsValid()
 }
 
 // spreadAddrs lists a range of addresses; one invalid address stands for "keep". Nil: too many.

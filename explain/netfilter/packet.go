@@ -20,6 +20,8 @@ type Packet struct {
 	Mark, CTMark uint32
 	// State is the connection tracking state.
 	State CTState
+	// Zone is the connection tracking zone that a CT rule chose, empty for the usual one.
+	Zone string
 	// DNATed and SNATed are the conntrack status bits: the connection's destination or source has been translated.
 	DNATed, SNATed bool
 	// OrigSrc and friends are the connection's original tuple, before any translation.

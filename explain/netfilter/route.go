@@ -11,23 +11,60 @@ import (
 // fromInterface walks a packet that comes in on an interface: from a pod of this node or from outside.
 func (r *run) fromInterface(s state) {
 	s.p.Out = NoIface
+	// On a bridge, br_netfilter runs the rules of PREROUTING before the IP layer has seen the packet.
+	onBridge := r.isBridge(s.p.In)
+	if !onBridge && r.refusedAtOnce(s) {
+		return
+	}
+	dialled := s.p.Dst
 	for _, s := range r.hook(Prerouting, []state{s}) {
-		r.routeIn(s)
+		if onBridge && r.refusedAtOnce(s) {
+			continue
+		}
+		r.routeIn(s, dialled)
 	}
 }
 
+// refusedAtOnce ends packets that the IP layer refuses before it hands them to any rule.
+func (r *run) refusedAtOnce(s state) bool {
+	why := refused(&s.p)
+	if why != "" {
+		r.end(s.hop(Hop{Kind: HopRoute, Index: -1, Text: why, P: 1}), Martian, func(e *Ending) { e.Why = why })
+	}
+	return why != ""
+}
+
+// refused says why IPv6 refuses a packet at once (ip6_rcv_core), empty for one that it takes. IPv4 lets such
+// packets through to the routing decision.
+func refused(p *Packet) string {
+	if p.Family != IPv6 || p.In.Name == "lo" {
+		return ""
+	}
+	switch {
+	case p.Src.IsLoopback(), p.Dst.IsLoopback():
+		return "the kernel takes ::1 only from the loopback device"
+	case p.Src.IsMulticast():
+		return "the source is a multicast address"
+	case p.Dst.IsInterfaceLocalMulticast():
+		return "the destination does not leave an interface"
+	}
+	return ""
+}
+
 // routeIn is the routing decision after PREROUTING (ip_route_input_slow), then the way to the local
-// process or through FORWARD.
-func (r *run) routeIn(s state) {
+// process or through FORWARD. dialled is the destination with which the packet came in.
+func (r *run) routeIn(s state, dialled netip.Addr) {
 	for _, s := range r.decide(s) {
 		d := s.decision
 		switch d.Type {
-		case "local", "broadcast", "multicast":
+		case "local", "broadcast":
 			if s, ok := r.acceptable(s.state, true); ok {
 				r.deliver(s)
 			}
+		case "multicast":
+			r.end(s.state, UnknownVerdict, func(e *Ending) { e.Why = "the evidence does not say which multicast groups the node is in" })
 		case "unicast":
-			if s, ok := r.acceptable(s.state, false); ok {
+			if s, ok := r.acceptable(s.state, s.p.Dst != dialled && r.bridged(&s.p, d)); ok {
 				for _, s := range r.hook(Forward, []state{s.leaveBy(r.Kernel, d)}) {
 					r.send(s)
 				}
@@ -178,10 +215,26 @@ func (s state) routeHop(d host.Decision) state {
 	return s.hop(Hop{Kind: HopRoute, Index: -1, File: d.File, Line: d.Line, Text: text, P: 1})
 }
 
+// bridged tells whether a packet leaves by the bridge that it came in on. One whose destination was translated
+// then stays on it: br_netfilter hands it to the other port, and the node need not forward.
+func (r *run) bridged(p *Packet, d host.Decision) bool {
+	return p.In.Name == d.Out && r.isBridge(p.In)
+}
+
+func (r *run) isBridge(i Iface) bool {
+	if !i.Known {
+		return false
+	}
+	link := r.Kernel.Host.Link(i.Name)
+	return link != nil && link.Kind == "bridge"
+}
+
 // acceptable are the checks of a packet from outside that go with its routing decision: the reverse path,
 // loopback addresses, forwarding (fib_validate_source, ip_route_input_slow). A refusal that rests on an
 // assumed interface is noted and does not end the walk.
-func (r *run) acceptable(s state, local bool) (state, bool) {
+//
+// stays tells that the node need not forward: the packet is for the node, or goes back out of its bridge.
+func (r *run) acceptable(s state, stays bool) (state, bool) {
 	refuse := func(f host.Finding) (state, bool) {
 		if s.p.InAssumed {
 			return s.note("if it comes in on %s, the kernel drops it: %s", s.p.In.Name, f.Because), true
@@ -197,7 +250,7 @@ func (r *run) acceptable(s state, local bool) (state, bool) {
 			}
 		}
 	}
-	if local {
+	if stays {
 		return s, true
 	}
 	in := ""
@@ -216,12 +269,12 @@ func (r *run) acceptable(s state, local bool) (state, bool) {
 	return s, true
 }
 
-// reroute looks up the route of the node's own packets again when a stage of OUTPUT changed the mark or an
-// address.
-func (r *run) reroute(before state, after []state) []state {
+// reroute looks up the route of the node's own packets again when a stage of OUTPUT changed what routing looks at:
+// mangle the mark or an address (ipt_mangle_out, nf_route_table_hook4), nat the destination only (nf_nat_ipv4_local_fn).
+func (r *run) reroute(before state, after []state, byMark bool) []state {
 	var out []state
 	for _, s := range after {
-		if s.p.Mark == before.p.Mark && s.p.Src == before.p.Src && s.p.Dst == before.p.Dst && !(s.toSelf && !before.toSelf) {
+		if s.p.Dst == before.p.Dst && s.toSelf == before.toSelf && !(byMark && (s.p.Mark != before.p.Mark || s.p.Src != before.p.Src)) {
 			out = append(out, s)
 			continue
 		}
@@ -235,6 +288,17 @@ func (r *run) reroute(before state, after []state) []state {
 		}
 	}
 	return out
+}
+
+// answerTo is the ICMP type that answers an echo request.
+func answerTo(p Packet) uint8 {
+	switch {
+	case p.Proto == ProtoICMP && p.ICMPType == 8:
+		return 0
+	case p.Proto == ProtoICMPv6 && p.ICMPType == 128:
+		return 129
+	}
+	return p.ICMPType
 }
 
 // ephemeralPort stands for the port of a client whose port is not known, in the packets that come back to it: one
@@ -251,12 +315,12 @@ func (w *Walker) Reply(e Ending) []Ending {
 	}
 	back := Packet{
 		Family: p.Family, Src: p.Dst, Dst: p.Src, Proto: p.Proto, SrcPort: p.DstPort, DstPort: p.SrcPort, HasSrcPort: true,
-		ICMPType: p.ICMPType, ICMPCode: p.ICMPCode, CTMark: p.CTMark, State: StateEstablished, DNATed: p.DNATed, SNATed: p.SNATed,
+		ICMPType: answerTo(p), ICMPCode: p.ICMPCode,
 		OrigSrc: p.OrigSrc, OrigDst: p.OrigDst, OrigSrcPort: p.OrigSrcPort, OrigDstPort: p.OrigDstPort, Reply: true,
 	}
-	u := &undo{dst: p.OrigSrc, dstPort: p.OrigSrcPort, src: p.OrigDst, srcPort: p.OrigDstPort, hasDst: p.SNATed, hasSrc: p.DNATed}
+	u := &undo{dst: p.OrigSrc, dstPort: p.OrigSrcPort, src: p.OrigDst, srcPort: p.OrigDstPort, hasDst: p.SNATed, hasSrc: p.DNATed, ctMark: p.CTMark, zone: p.Zone}
 	if p.State == StateUntracked {
-		back.State, u = StateUntracked, &undo{}
+		u = nil
 	}
 	entry := FromInterface
 	if e.Verdict == Delivered {

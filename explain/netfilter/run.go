@@ -16,8 +16,9 @@ type state struct {
 	hops    *hops
 	notes   *notes
 
-	// untracked is set by NOTRACK before connection tracking runs.
-	untracked bool
+	// template is set by the first CT or NOTRACK rule: later ones have no say. untracked is set by NOTRACK
+	// before connection tracking runs; begun tells that it has run.
+	template, untracked, begun bool
 	// dstBound and srcBound tell that the connection has its destination and source translation, be it the
 	// translation to itself: the nat hook of that direction is then over for the connection.
 	dstBound, srcBound bool
@@ -114,6 +115,7 @@ func (w *Walker) Walk(entry Entry, p Packet) []Ending {
 }
 
 func (w *Walker) start(entry Entry, s state) []Ending {
+	s.p.State = StateInvalid
 	r := &run{Walker: w}
 	for _, rs := range w.Rulesets {
 		if rs.Family == s.p.Family {

@@ -44,8 +44,8 @@ type continuable struct {
 	chain *Chain
 	text  string // what stands behind "-A CHAIN "
 	line  string
-	why   string // why it was not read in full, empty when it was
-	joins int
+	mark  int // the number of problems before the rule's own
+	joins int // the lines it has so far beside the first
 }
 
 // maxJoins bounds the lines that one rule is wrapped into.
@@ -111,7 +111,7 @@ func (r *saveReader) line(line string, n int) {
 	case isPrompt(line):
 		r.last.chain = nil
 		r.prompt(line)
-	case r.joined(line, n):
+	case r.joined(line):
 	case strings.HasPrefix(strings.TrimLeft(line, " \t"), "-A "):
 		r.rule(strings.TrimLeft(line, " \t"), n, 0, 0, false)
 	default:
@@ -138,7 +138,7 @@ func (r *saveReader) command(line string, n int) {
 		}
 		r.builtin(name)
 		r.chain(name, policy, n)
-	case r.joined(line, n):
+	case r.joined(line):
 	default:
 		r.problem(n, line, "a command, not a rule of a capture")
 	}
@@ -180,11 +180,11 @@ func (r *saveReader) rule(line string, n int, packets, bytes uint64, counted boo
 	rule := r.addRule(c)
 	rule.Text, rule.Line = line, n
 	rule.Packets, rule.Bytes, rule.HasCounters = packets, bytes, counted
-	why := r.read(rest, rule)
-	if why != "" {
+	mark := len(r.part().problems)
+	if why := r.read(rest, rule); why != "" {
 		r.problem(n, line, why)
 	}
-	r.last = continuable{c, rest, line, why, 0}
+	r.last = continuable{c, rest, line, mark, 0}
 }
 
 // read fills a rule and notes what it says of the family.
@@ -204,32 +204,44 @@ func (r *saveReader) read(text string, rule *Rule) (why string) {
 }
 
 // joined continues the rule of the line before, which a terminal or a mail program has wrapped, if the two
-// together can be read. A line break stands for a blank, or for nothing inside a word.
-func (r *saveReader) joined(line string, n int) bool {
-	c := r.last.chain
+// together can be read. A line break stands for a blank, or for nothing inside a word. A line that begins with an
+// option belongs to the rule in any case: more of it may follow.
+func (r *saveReader) joined(line string) bool {
+	before := r.last
 	r.last.chain = nil
-	if c == nil || r.last.joins == maxJoins || len(r.last.text)+len(line) > maxLine {
+	if before.chain == nil || before.joins == maxJoins || len(before.text)+len(line) > maxLine {
 		return false
 	}
-	rule := &c.Rules[len(c.Rules)-1]
-	for _, glue := range [...]string{" ", ""} {
-		trial := *rule
-		trial.Comment, trial.Src, trial.Dst, trial.In, trial.Out, trial.Proto, trial.Fragment = "", AddrMatch{}, AddrMatch{}, IfaceMatch{}, IfaceMatch{}, ProtoMatch{}, AnyFragment
-		text := r.last.text + glue + strings.TrimLeft(line, " \t")
-		trial.Text = r.last.line + glue + strings.TrimLeft(line, " \t")
-		v4, v6 := r.part().v4, r.part().v6
-		if why := r.read(text, &trial); why != "" {
-			r.part().v4, r.part().v6 = v4, v6
-			continue
+	line = strings.TrimLeft(line, " \t")
+	rule := &before.chain.Rules[len(before.chain.Rules)-1]
+	join := func(glue string) (joined Rule, why string) {
+		joined = Rule{Line: rule.Line, Packets: rule.Packets, Bytes: rule.Bytes, HasCounters: rule.HasCounters, Text: before.line + glue + line}
+		why = r.read(before.text+glue+line, &joined)
+		return joined, why
+	}
+	glue := " "
+	trial, why := join(glue)
+	if why != "" {
+		if inWord, whyNot := join(""); whyNot == "" {
+			glue, trial, why = "", inWord, ""
+		} else if !beginsOption(line) {
+			return false
 		}
-		if r.last.why != "" {
-			r.unproblem(rule.Line)
-		}
-		*rule = trial
-		r.last = continuable{c, text, trial.Text, "", r.last.joins + 1}
+	}
+	r.unproblem(before.mark)
+	if why != "" {
+		r.problem(rule.Line, trial.Text, why)
+	}
+	*rule = trial
+	r.last = continuable{before.chain, before.text + glue + line, trial.Text, before.mark, before.joins + 1}
+	return true
+}
+
+func beginsOption(line string) bool {
+	if strings.HasPrefix(line, "--") {
 		return true
 	}
-	return false
+	return len(line) > 2 && line[0] == '-' && line[2] == ' ' && strings.IndexByte("sdiopmjg", line[1]) >= 0
 }
 
 // remark reads a comment of the tool; false for any other.

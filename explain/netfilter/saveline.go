@@ -98,14 +98,12 @@ func (p *ruleReader) word(w string, not bool, r *Rule) {
 	case "-d", "--destination", "--dst":
 		p.address(o, &r.Dst, true)
 	case "-i", "--in-interface":
-		r.In = IfaceMatch{Name: o.value()}
-		r.In.Not = o.not
+		o.iface(&r.In)
 	case "-o", "--out-interface":
-		r.Out = IfaceMatch{Name: o.value()}
-		r.Out.Not = o.not
-	case "-p", "--protocol", "--proto":
+		o.iface(&r.Out)
+	case "-p", "--protocol":
 		p.protocol(o, r)
-	case "-f", "--fragment":
+	case "-f", "--fragments":
 		r.Fragment = OnlyFragments
 		if not {
 			r.Fragment = NoFragments
@@ -124,6 +122,14 @@ func (p *ruleReader) word(w string, not bool, r *Rule) {
 	}
 	if o.why != "" {
 		p.fail(w, o.why)
+	}
+}
+
+// iface takes an interface. "+" alone is every interface, which tests nothing.
+func (o *option) iface(into *IfaceMatch) {
+	*into = IfaceMatch{Name: o.value()}
+	if into.Not = o.not; into.Name == "+" && !into.Not {
+		into.Name = ""
 	}
 }
 
@@ -171,6 +177,10 @@ func (p *ruleReader) protocol(o *option, r *Rule) {
 
 // match opens a match by name.
 func (p *ruleReader) match(name string) {
+	if name == "" {
+		p.fail("-m", "names no match")
+		return
+	}
 	if len(p.open) >= maxMatches {
 		p.fail("-m "+name, "more matches than a rule can hold")
 		return
@@ -181,6 +191,10 @@ func (p *ruleReader) match(name string) {
 
 // jump opens the target.
 func (p *ruleReader) jump(name string, isGoto bool, r *Rule) {
+	if name == "" {
+		p.fail("-j", "names no target")
+		return
+	}
 	p.named, p.behind = name, true
 	p.target, p.plain = nil, nil
 	if isGoto {

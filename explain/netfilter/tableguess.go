@@ -3,9 +3,12 @@ package netfilter
 import "strings"
 
 // settleTable names the table of a part. Where neither "*table" nor the command nor the hint says it, the
-// chains and targets do: each rule by itself if it can, else like the other rules of its chain, else like
+// built-in chains do if all are shown, else the chains and targets: each rule by itself if it can, else like the other rules of its chain, else like
 // most of the part. Rules of several tables (a grep over iptables-save) are taken apart.
 func (c *capture) settleTable(p *part) []*part {
+	if p.header.table == "" {
+		p.header.table = tableOfBuiltins(p.table)
+	}
 	if p.header.table != "" {
 		p.table.Name = p.header.table
 		p.table.Complete = p.saved && p.committed && !p.left
@@ -84,6 +87,28 @@ func (c *capture) settleTable(p *part) []*part {
 	return out
 }
 
+// tableOfBuiltins knows a table by its built-in chains, which iptables always prints in full. (The chains of the
+// security table are those of filter; hardly any system uses it.)
+func tableOfBuiltins(t *Table) string {
+	shown := ""
+	for _, c := range t.Chains {
+		if c.Declared && c.Policy != "" && hookOrder(c.Name) <= int(Postrouting) {
+			shown += c.Name + " "
+		}
+	}
+	switch shown {
+	case "INPUT FORWARD OUTPUT ":
+		return "filter"
+	case "PREROUTING INPUT OUTPUT POSTROUTING ":
+		return "nat"
+	case "PREROUTING INPUT FORWARD OUTPUT POSTROUTING ":
+		return "mangle"
+	case "PREROUTING OUTPUT ":
+		return "raw"
+	}
+	return ""
+}
+
 var tableOrder = [...]string{"nat", "filter", "mangle", "raw", "security"}
 
 func most(names []string) string {
@@ -150,7 +175,7 @@ func tableOfRule(r *Rule) string {
 		switch t.Name {
 		case "TRACE":
 			return "raw"
-		case "TTL", "HL", "TOS", "DSCP", "TCPMSS", "CHECKSUM", "CLASSIFY":
+		case "TTL", "HL", "TOS", "DSCP", "CHECKSUM":
 			return "mangle"
 		}
 	case Jump:

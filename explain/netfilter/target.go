@@ -59,8 +59,12 @@ type (
 		// NFMask and CTMask are those of --save-mark and --restore-mark; all ones when not given.
 		NFMask, CTMask uint32
 	}
-	// CT is CT and NOTRACK. Only --notrack decides where the packet goes.
-	CT struct{ NoTrack bool }
+	// CT is CT and NOTRACK. Zone is the text of --zone, --zone-orig or --zone-reply ("7", "mark"), empty for none:
+	// an answer that is not put into the zone of its connection is no answer to it.
+	CT struct {
+		NoTrack bool
+		Zone    string
+	}
 	// TProxy redirects to a local socket without translating; also sets the mark.
 	TProxy struct {
 		Port        uint16

@@ -15,14 +15,16 @@ var (
 	}
 )
 
-// ctOptions reads CT. Helpers, zones, events and timeouts do not decide where a packet goes.
+// ctOptions reads CT. Helpers, events and timeouts do not decide where a packet goes.
 type ctOptions struct{ CT }
 
 func (t *ctOptions) option(o *option) bool {
 	switch o.name {
 	case "--notrack":
 		t.NoTrack = true
-	case "--helper", "--ctevents", "--expevents", "--zone", "--zone-orig", "--zone-reply", "--timeout":
+	case "--zone", "--zone-orig", "--zone-reply":
+		t.Zone = o.value()
+	case "--helper", "--ctevents", "--expevents", "--timeout":
 		o.value()
 	default:
 		return false
@@ -45,7 +47,9 @@ func listCT(l *listing) Target {
 		switch {
 		case l.word("notrack"):
 			t.NoTrack = true
-		case l.any("helper", "ctevents", "expevents", "zone", "zone-orig", "zone-reply", "timeout"):
+		case l.any("zone", "zone-orig", "zone-reply"):
+			t.Zone = l.next()
+		case l.any("helper", "ctevents", "expevents", "timeout"):
 			l.next()
 		default:
 			return t

@@ -3,6 +3,7 @@ package render
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/svcnet/svcnet/explain/report"
 )
@@ -54,7 +55,8 @@ func backendTwigs(p *report.Path) []*twig {
 			l = l.cell(faint, padRight(r.chain, size.chain))
 		}
 		if r.why != "" {
-			l = l.cell(r.mark.tone, r.mark.sign).prose(r.mark.tone, r.why)
+			first, rest, _ := strings.Cut(r.why, " ")
+			l = l.cell(r.mark.tone, r.mark.sign+" "+first).prose(r.mark.tone, rest)
 		}
 		l = l.cell(noTone, r.object).cell(noTone, r.masquerade)
 		out = append(out, &twig{head: l, hang: size.share + 2})
@@ -175,7 +177,11 @@ func oddStates(p *report.Path) line {
 
 // sameBackends tells whether the two paths show the same list of backends, so that it is printed once.
 func sameBackends(a, b *report.Path) bool {
+	tellApart := a.Masquerade == nil && mixed(a) || b.Masquerade == nil && mixed(b)
 	return len(a.Backends) > 0 && slices.EqualFunc(a.Backends, b.Backends, func(x, y report.Backend) bool {
+		if tellApart && truth(x.Masquerade) != truth(y.Masquerade) {
+			return false
+		}
 		return x.Address == y.Address && x.Port == y.Port && x.State == y.State && x.Result == y.Result &&
 			fmt.Sprintf("%.6f", x.Probability) == fmt.Sprintf("%.6f", y.Probability) && share(x.Intended) == share(y.Intended) &&
 			(x.State == "missing" || picker(follow(a, &x)) == picker(follow(b, &y))) && sameReply(x.Reply, y.Reply)

@@ -31,6 +31,8 @@ type client struct {
 	// several is true when the frontend has more than one representative of the class, so that the
 	// class alone does not say who is meant.
 	several bool
+	// exact is true when the question was about this client and no class.
+	exact bool
 }
 
 // fold groups the paths of a trace by frontend and, within, by outcome. The order of the trace is kept.
@@ -70,8 +72,11 @@ func foldClients(paths []report.Path) []branch {
 		for end < len(paths) && sameCell(&paths[start], &paths[end]) {
 			end++
 		}
-		cell := paths[start:end]
-		c := client{class: cell[0].SourceClass, source: cell[0].Source, origin: cell[0].Origin, entry: entry(&cell[0])}
+		cell := anonymous(paths[start:end])
+		c := client{
+			class: cell[0].SourceClass, source: cell[0].Source, origin: cell[0].Origin, entry: entry(&cell[0]),
+			exact: cell[0].Frontend.Kind == addressOnly,
+		}
 		reps[c.class]++
 		key := outcome(cell)
 		i, ok := byOutcome[key]
@@ -86,10 +91,59 @@ func foldClients(paths []report.Path) []branch {
 	for i := range branches {
 		for k := range branches[i].clients {
 			c := &branches[i].clients[k]
-			c.several = reps[c.class] > 1
+			c.several = reps[c.class] > 1 || len(reps) == 1
 		}
 	}
 	return branches
+}
+
+// anonymous is a cell whose reasons speak of "the client" where they named its address, so that clients with
+// the same fate are one branch.
+func anonymous(cell []report.Path) []report.Path {
+	out := slices.Clone(cell)
+	for i := range out {
+		if in := out[i].Intended; in != nil {
+			copied := *in
+			copied.Because = replaceAddress(in.Because, cell[0].Source, "the client")
+			out[i].Intended = &copied
+		}
+	}
+	return out
+}
+
+// replaceAddress replaces an address where it stands alone, not as part of a longer one.
+func replaceAddress(text, address, by string) string {
+	if address == "" {
+		return text
+	}
+	var b strings.Builder
+	for rest := text; ; {
+		before, after, found := strings.Cut(rest, address)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		if endsInAddress(before) || beginsInAddress(after) {
+			b.WriteString(address)
+		} else {
+			b.WriteString(by)
+		}
+		rest = after
+	}
+}
+
+func endsInAddress(s string) bool { return s != "" && addressByte(s[len(s)-1]) }
+
+// beginsInAddress tells whether s goes on with an address; a full stop or colon of prose does not.
+func beginsInAddress(s string) bool {
+	if s != "" && (s[0] == '.' || s[0] == ':') {
+		s = s[1:]
+	}
+	return s != "" && (addressByte(s[0]) || s[0] == '/')
+}
+
+func addressByte(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || c == '.' || c == ':'
 }
 
 func sameCell(a, b *report.Path) bool {
@@ -120,7 +174,7 @@ func outcome(cell []report.Path) string {
 		for _, u := range p.Uncertain {
 			fmt.Fprintf(&b, "if %q %q|", u.Condition, u.Because)
 		}
-		if p.Intended != nil {
+		if p.Intended != nil && !(delivers(p.Result) && delivers(p.Intended.Result)) {
 			fmt.Fprintf(&b, "want %s %q %q|", p.Intended.Result, p.Intended.Backends, p.Intended.Because)
 		}
 		writeReply(&b, p.Reply)
@@ -151,8 +205,9 @@ func writeJourney(b *strings.Builder, j journey) {
 	}
 }
 
+// writeReply leaves out answers that arrive: the tree does not speak of them.
 func writeReply(b *strings.Builder, r *report.Reply) {
-	if r != nil {
+	if m, _ := judgeReply(r); m != markOK {
 		fmt.Fprintf(b, "reply %s %s %s %q|", r.Result, r.Table, r.Chain, r.Text)
 	}
 }

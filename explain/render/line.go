@@ -146,6 +146,9 @@ func (p *page) row(prefix string, words line) {
 	b.WriteString(prefix)
 	lit := noTone
 	for i, w := range words {
+		if strings.TrimSpace(w.text) == "" {
+			w.tone = noTone
+		}
 		if i == len(words)-1 {
 			w.text = strings.TrimRight(w.text, " ")
 		}

@@ -2,6 +2,7 @@ package render
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/svcnet/svcnet/explain/report"
 )
@@ -17,7 +18,7 @@ func (p *page) findings(all []report.Finding) {
 		f := &all[i]
 		m := severity(f.Severity)
 		l := line{}.cell(m.tone, m.sign+" "+m.word).cell(strong, f.ID)
-		if f.Subject != "" {
+		if f.Subject != "" && !strings.Contains(f.Message, f.Subject) {
 			l = l.cell(noTone, f.Subject+":")
 			l = l.prose(noTone, f.Message)
 		} else {

@@ -256,3 +256,52 @@ func TestFormatsSorted(t *testing.T) {
 		t.Error("html is not there yet")
 	}
 }
+
+func TestReplaceAddress(t *testing.T) {
+	for _, c := range [][2]string{
+		{"10.0.0.1 is in none of the ranges", "the client is in none of the ranges"},
+		{"it is 10.0.0.1.", "it is the client."},
+		{"it is 10.0.0.1: refused", "it is the client: refused"},
+		{"10.0.0.11 and 110.0.0.1 and 10.0.0.1.2", "10.0.0.11 and 110.0.0.1 and 10.0.0.1.2"},
+		{"10.0.0.1/32 is a range", "10.0.0.1/32 is a range"},
+		{"10.0.0.1:80 is a port of it", "10.0.0.1:80 is a port of it"},
+		{"10.0.0.1, 10.0.0.1", "the client, the client"},
+		{"nothing", "nothing"},
+	} {
+		if got := replaceAddress(c[0], "10.0.0.1", "the client"); got != c[1] {
+			t.Errorf("replaceAddress(%q) = %q, want %q", c[0], got, c[1])
+		}
+	}
+	if got := replaceAddress("text", "", "x"); got != "text" {
+		t.Errorf("an empty address replaces: %q", got)
+	}
+}
+
+func TestMeaning(t *testing.T) {
+	hop := func(kind, text string) *report.Hop { return &report.Hop{Kind: kind, Text: text} }
+	for _, c := range []struct {
+		result           report.Result
+		origin, protocol string
+		by               *report.Hop
+		want             string
+	}{
+		{report.ResultReject, "pod", "TCP", nil, "connection refused” at once"},
+		{report.ResultReject, "pod", "UDP", hop("rule", "-j REJECT --reject-with icmp-port-unreachable"), "next read or write"},
+		{report.ResultReject, "pod", "TCP", hop("rule", "-j REJECT --reject-with icmp-host-prohibited"), "no route to host"},
+		{report.ResultReject, "pod", "TCP", hop("rule", "-j REJECT --reject-with icmp-net-unreachable"), "network is unreachable"},
+		{report.ResultReject, "pod", "TCP", hop("rule", "-j REJECT --reject-with tcp-reset"), "connection refused"},
+		{report.ResultDrop, "pod", "TCP", nil, "timeout"},
+		{report.ResultNoRoute, "node", "TCP", nil, "network is unreachable"},
+		{report.ResultNoRoute, "external", "TCP", hop("route", "net.ipv4.ip_forward is 0"), "timeout"},
+		{report.ResultNoRoute, "external", "TCP", hop("route", "blackhole 10.0.0.0/8"), "timeout"},
+		{report.ResultNoRoute, "external", "TCP", hop("route", "unreachable 10.0.0.0/8"), "no route to host"},
+		{report.ResultNoRoute, "node", "TCP", hop("route", "prohibit 10.0.0.0/8"), "permission denied"},
+		{report.ResultNoRoute, "node", "TCP", hop("rule", "blackhole"), "network is unreachable"},
+		{"new-result", "node", "TCP", nil, "new-result"},
+	} {
+		p := &report.Path{Result: c.result, Origin: c.origin, Frontend: report.Frontend{Protocol: c.protocol}}
+		if got := means(p, c.by); !strings.Contains(got, c.want) {
+			t.Errorf("%s %+v: %q, want %q", c.result, c.by, got, c.want)
+		}
+	}
+}

@@ -157,6 +157,7 @@ func branchTwig(f *block, b *branch, shown *gallery) *twig {
 		return t
 	}
 	conditions := 0
+	common := sameReasons(b.paths)
 	for i := range b.paths {
 		p := &b.paths[i]
 		kid := &twig{hang: 4}
@@ -166,10 +167,10 @@ func branchTwig(f *block, b *branch, shown *gallery) *twig {
 		kid.head = condition(p)
 		kid.head = append(kid.head, spaced(pathHead(p))...)
 		pathBody(kid, f, b, p, shown)
-		for _, u := range p.Uncertain {
-			if u.Because != "" {
-				kid.notes = slices.Insert(kid.notes, 0, line{}.prose(faint, "not decided: "+u.Because))
-			}
+		if why := reasons(p); common {
+			t.notes = why
+		} else {
+			kid.notes = append(why, kid.notes...)
 		}
 		t.kids = append(t.kids, kid)
 	}
@@ -180,6 +181,29 @@ func branchTwig(f *block, b *branch, shown *gallery) *twig {
 		t.head = t.head.prose(noTone, fmt.Sprintf("%d ways, at random", len(b.paths)))
 	}
 	return t
+}
+
+// reasons say why the conditions of a path cannot be decided, each reason once.
+func reasons(p *report.Path) []line {
+	var out []line
+	seen := map[string]bool{"": true}
+	for _, u := range p.Uncertain {
+		if !seen[u.Because] {
+			seen[u.Because] = true
+			out = append(out, line{}.prose(faint, "not decided: "+u.Because))
+		}
+	}
+	return out
+}
+
+// sameReasons tells whether all paths are uncertain for the same reasons, which then are said once.
+func sameReasons(paths []report.Path) bool {
+	for i := range paths {
+		if !slices.EqualFunc(paths[0].Uncertain, paths[i].Uncertain, func(a, b report.Uncertain) bool { return a.Because == b.Because }) {
+			return false
+		}
+	}
+	return true
 }
 
 // spaced sets the first word of l off from what stands before it.
@@ -272,7 +296,7 @@ func firstBackend(p *report.Path) *report.Backend {
 // pathBody adds the chains, the reasons and the backends of a path.
 func pathBody(t *twig, f *block, b *branch, p *report.Path, shown *gallery) {
 	j := follow(p, firstBackend(p))
-	if l := wayLine(j, b, len(p.Backends) > 0 && delivers(p.Result)); len(l) > 0 {
+	if l := wayLine(j, b, len(p.Backends) > 0); len(l) > 0 {
 		t.notes = append(t.notes, l)
 	}
 	if j.masquerades != nil && p.Masquerade != nil && *p.Masquerade {
@@ -304,7 +328,7 @@ func wayLine(j journey, b *branch, backends bool) line {
 	var l line
 	for i, leg := range j.legs {
 		chains := leg.chains
-		if backends && i == len(j.legs)-1 && len(chains) > 1 && j.picks != nil {
+		if n := len(chains); backends && n > 1 && j.picks != nil && chains[n-1] == j.translator {
 			chains = chains[:len(chains)-1]
 		}
 		if i > 0 {
@@ -318,12 +342,16 @@ func wayLine(j journey, b *branch, backends bool) line {
 			if len(l) == 0 {
 				gap = 0
 			}
+			first := i == 0 && k == 0
+			if usual := usualEntry(b); first && builtIn(c) && usual != "" {
+				c = usual
+			}
 			text := Clean(c)
 			if k > 0 {
 				text = "→ " + text
 			}
 			l = append(l, word{text: text, tone: faint, gap: gap})
-			if i == 0 && k == 0 {
+			if first {
 				l = l.prose(faint, otherEntries(b, c))
 			}
 		}
@@ -331,18 +359,39 @@ func wayLine(j journey, b *branch, backends bool) line {
 	return l
 }
 
-// otherEntries names the clients that come in by another built-in chain.
-func otherEntries(b *branch, shown string) string {
-	var out []string
+// usualEntry is the built-in chain by which most clients of a branch come in.
+func usualEntry(b *branch) string {
+	count := map[string]int{}
+	best := ""
 	for _, c := range b.clients {
-		if c.entry != "" && c.entry != shown {
-			out = append(out, className(c)+": "+c.entry)
+		count[c.entry]++
+		if count[c.entry] > count[best] {
+			best = c.entry
 		}
 	}
-	if len(out) == 0 {
+	return best
+}
+
+// otherEntries names the clients that come in by another built-in chain than the one shown.
+func otherEntries(b *branch, shown string) string {
+	var entries []string
+	by := map[string][]client{}
+	for _, c := range b.clients {
+		if c.entry == "" || c.entry == shown {
+			continue
+		}
+		if by[c.entry] == nil {
+			entries = append(entries, c.entry)
+		}
+		by[c.entry] = append(by[c.entry], c)
+	}
+	if len(entries) == 0 {
 		return ""
 	}
-	return "(" + strings.Join(out, ", ") + ")"
+	for i, e := range entries {
+		entries[i] = namesOf(by[e]) + ": " + e
+	}
+	return "(" + strings.Join(entries, "; ") + ")"
 }
 
 // verdictLine says where a packet ended, with the rule as the evidence has it.
@@ -356,7 +405,11 @@ func verdictLine(p *report.Path, j journey) line {
 		l = l.prose(noTone, where)
 	}
 	if j.last != nil && j.last.Text != "" && (p.Chain == "" || j.last.Chain == p.Chain) {
-		l = l.rule(brief(j.last))
+		if j.last.Kind == "rule" {
+			l = l.rule(brief(j.last))
+		} else {
+			l = l.prose(noTone, j.last.Text)
+		}
 		if at := place(j.last.Evidence); at != "" {
 			l = l.cell(faint, "("+at+")")
 		}

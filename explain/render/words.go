@@ -40,10 +40,7 @@ func means(p *report.Path, by *report.Hop) string {
 	case report.ResultNoMatch:
 		return "no service rule applies: the packet goes on untranslated"
 	case report.ResultNoRoute:
-		if p.Origin == "node" {
-			return "no route: the client gets “network is unreachable” at once"
-		}
-		return "no route: the packet is discarded, the client usually gets “no route to host”"
+		return "no route: " + discarded(p, by)
 	case report.ResultMartian:
 		return "discarded by the kernel's address checks: the client hears nothing and waits for its timeout"
 	case report.ResultUntrackedLocal:
@@ -77,16 +74,43 @@ func refusal(p *report.Path, by *report.Hop) string {
 	return "the client gets “no route to host” at once"
 }
 
+// discarded is what a client sees of a packet without a route. Linux answers with an ICMP error that says
+// which kind of route was found, but not for a blackhole, and not when it forwards nothing at all (ip_error).
+func discarded(p *report.Path, by *report.Hop) string {
+	route := ""
+	if by != nil && by.Kind == "route" {
+		route = by.Text
+	}
+	switch {
+	case strings.HasPrefix(route, "blackhole") && p.Origin == "node":
+		return "the client gets “invalid argument” at once"
+	case strings.HasPrefix(route, "prohibit") && p.Origin == "node":
+		return "the client gets “permission denied” at once"
+	case strings.HasPrefix(route, "blackhole"), strings.Contains(route, "forward"):
+		return "the client hears nothing and waits for its timeout"
+	case strings.HasPrefix(route, "unreachable"), strings.HasPrefix(route, "prohibit"):
+		return "the client gets “no route to host”"
+	}
+	return "the client gets “network is unreachable”"
+}
+
 // clientsOf names the clients of a branch.
 func clientsOf(b *branch) string {
-	names := make([]string, len(b.clients))
-	for i, c := range b.clients {
+	return namesOf(b.clients)
+}
+
+func namesOf(clients []client) string {
+	names := make([]string, len(clients))
+	for i, c := range clients {
 		names[i] = className(c)
 	}
 	return strings.Join(names, ", ")
 }
 
 func className(c client) string {
+	if c.exact && c.source != "" {
+		return c.source
+	}
 	name := ""
 	switch c.class {
 	case "local-pod":
@@ -186,6 +210,9 @@ func severity(s string) mark {
 	return mark{"·", s, noTone}
 }
 
+// addressOnly is the kind of a frontend that belongs to no Service: there, that no service rule applies is right.
+const addressOnly = "Address"
+
 // judge is the mark of a path: delivered is ok, anything else is an error unless the objects ask for it.
 func judge(p *report.Path) mark {
 	switch {
@@ -193,7 +220,7 @@ func judge(p *report.Path) mark {
 		return markWarn
 	case p.Intended != nil && p.Intended.Result != p.Result && !(delivers(p.Result) && delivers(p.Intended.Result)):
 		return markError
-	case delivers(p.Result):
+	case delivers(p.Result), p.Result == report.ResultNoMatch && p.Frontend.Kind == addressOnly:
 		return markOK
 	case p.Intended != nil:
 		return markWarn

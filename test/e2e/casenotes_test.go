@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/explain/report"
 )
@@ -69,16 +70,10 @@ var notes = []struct {
 		}
 	}},
 	{"67-secondary-eni-rp-filter", 0, func(t *testing.T, paths []report.Path) {
-		// The request arrives; it is the answer that the reverse-path filter drops.
+		// The packet does not say by which interface it came: on eth0 the reverse path check drops it.
 		for _, p := range paths {
-			replies := []*report.Reply{p.Reply}
-			for _, b := range p.Backends {
-				replies = append(replies, b.Reply)
-			}
-			if !slices.ContainsFunc(replies, func(r *report.Reply) bool {
-				return r != nil && (r.Result == report.ResultDrop || r.Result == report.ResultMartian) && strings.Contains(r.Text, "rp_filter")
-			}) {
-				t.Errorf("no reply is dropped by rp_filter")
+			if words := strings.Join(p.NotEvaluated, " "); !strings.Contains(words, "rp_filter") || !strings.Contains(words, "eth0") {
+				t.Errorf("nothing says that rp_filter drops what comes in on eth0: %q", words)
 			}
 		}
 	}},
@@ -101,6 +96,19 @@ func TestCaseNotes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCaseReversePath is case 67 with the interface named: nothing is open any more.
+func TestCaseReversePath(t *testing.T) {
+	s := load(t, "node-a", filepath.Join(casesDir, "67-secondary-eni-rp-filter"))
+	for iif, want := range map[string]report.Result{"eth0": report.ResultMartian, "eth1": report.ResultDNAT} {
+		tr := trace(t, s, explain.TraceOptions{To: "192.168.10.11:31080/TCP", FromAddr: "198.51.100.7", Origin: "external", IncomingInterface: iif})
+		for _, p := range tr.Paths {
+			if p.Result != want || len(p.Uncertain) > 0 {
+				t.Errorf("in on %s: %s, want %s for sure\n%s", iif, p.Result, want, brief(tr.Paths))
+			}
+		}
 	}
 }
 

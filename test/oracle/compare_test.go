@@ -119,8 +119,9 @@ func wrongPlace(e netfilter.Ending, o *observation) string {
 	last := o.path[len(o.path)-1]
 	switch e.Verdict {
 	case netfilter.Dropped, netfilter.Rejected:
-		chain := strings.TrimSuffix(e.Chain, "(policy)")
-		if last.table != e.Table || last.chain != chain {
+		chain, policy := strings.CutSuffix(e.Chain, "(policy)")
+		// A policy is reported where the packet ran out of rules, which behind a goto is in another chain.
+		if last.table != e.Table || last.chain != chain && !policy {
 			return fmt.Sprintf("the last rule it reached is %s", last)
 		}
 	case netfilter.Delivered, netfilter.Forwarded:

@@ -72,6 +72,10 @@ func packetSocket(dev string, kind, protocol int) (int, error) {
 		err = unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, req)
 	}
 	if err == nil && protocol != 0 {
+		// A batch of packets must fit, whatever the machine is busy with meanwhile.
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20)
+	}
+	if err == nil && protocol != 0 {
 		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	}
 	if err == nil {

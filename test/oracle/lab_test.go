@@ -157,7 +157,7 @@ func requireLab(t *testing.T) *lab {
 		t.Skip("the kernel oracle needs root: it makes network namespaces and loads rules in them")
 	}
 	for _, tool := range []string{"ip", "iptables-nft-restore", "iptables-legacy-restore", "ip6tables-nft-restore",
-		"ip6tables-legacy-restore", "conntrack", "ipset", "sysctl"} {
+		"ip6tables-legacy-restore", "conntrack", "ipset", "nft", "sysctl"} {
 		requireTool(t, tool)
 	}
 	l := &lab{variant: -1, hosts: make([]*host.Host, len(variants)), nextID: 0x01000000}
@@ -203,7 +203,9 @@ func requireLab(t *testing.T) *lab {
 func (l *lab) build() error {
 	quiet := []string{"net.ipv6.conf.all.accept_ra=0", "net.ipv6.conf.default.accept_ra=0", "net.ipv6.conf.default.accept_dad=0",
 		"net.ipv6.conf.all.addr_gen_mode=1", "net.ipv6.conf.default.addr_gen_mode=1"}
-	if err := l.node.setSysctls(append(quiet,
+	// Connection tracking of this kernel takes the checksum of UDP-Lite to be that of UDP and calls every such packet
+	// INVALID (udplite_error); so it does not look at checksums.
+	if err := l.node.setSysctls(append(quiet, "net.netfilter.nf_conntrack_checksum=0",
 		"net.ipv4.icmp_ratelimit=0", "net.ipv4.icmp_echo_ignore_all=1", "net.ipv6.icmp.ratelimit=0", "net.ipv6.icmp.echo_ignore_all=1",
 		"net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.default.send_redirects=0")...); err != nil {
 		return err
@@ -233,6 +235,11 @@ func (l *lab) build() error {
 		return err
 	}
 	if _, err := l.node.run(layout6, "ip", "-6", "-batch", "-"); err != nil {
+		return err
+	}
+	// Connection tracking runs in a namespace as long as a rule somewhere needs it; without, the kernel skips the nat
+	// tables. A node with Service rules always has one. This rule is in no packet's way and only keeps it on.
+	if _, err := l.node.run("table inet oracle { chain on { ct state new ; } ; }", "nft", "-f", "-"); err != nil {
 		return err
 	}
 	_, err := l.node.run(setScript(), "ipset", "restore")

@@ -136,6 +136,24 @@ func (l *lab) fire(shots []shot) ([]*observation, error) {
 	return out, l.collect(byID)
 }
 
+// await goes on collecting while a shot that must come out of the node has not, for up to two seconds: on a
+// busy machine a whole batch can be late.
+func (l *lab) await(shots []shot, obs []*observation) error {
+	byID := make(map[uint32]*observation, len(shots))
+	for i, s := range shots {
+		byID[s.id] = obs[i]
+	}
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
+		if !slices.ContainsFunc(obs, func(o *observation) bool { return len(o.left) == 0 }) {
+			return nil
+		}
+		if err := l.collect(byID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // collect reads all sockets until nothing more comes.
 func (l *lab) collect(byID map[uint32]*observation) error {
 	o := l.observer

@@ -204,6 +204,9 @@ func TestShares(t *testing.T) {
 						shots = append(shots, s)
 					}
 					obs, err := l.fire(shots)
+					if err == nil {
+						err = l.await(shots, obs)
+					}
 					if err != nil {
 						t.Fatal(err)
 					}

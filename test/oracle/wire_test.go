@@ -98,7 +98,7 @@ func (d datagram) transport() []byte {
 	case netfilter.ProtoUDP, netfilter.ProtoUDPLite:
 		ports(8)
 		b = append(b, pay...)
-		binary.BigEndian.PutUint16(b[4:], uint16(len(b))); if d.proto == 136 { binary.BigEndian.PutUint16(b[4:], 16) } // for UDP-Lite
+		binary.BigEndian.PutUint16(b[4:], uint16(len(b))) // for UDP-Lite the coverage: all of it
 		binary.BigEndian.PutUint16(b[6:], d.checksum(b))
 	case netfilter.ProtoICMP, netfilter.ProtoICMPv6:
 		b = make([]byte, 8, 8+payloadLen)
