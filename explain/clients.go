@@ -287,7 +287,7 @@ func (m *model) classOf(a netip.Addr) intent.Class {
 	switch {
 	case within(m.podRanges(family, true)):
 		return intent.LocalPod
-	case within(m.podRanges(family, false)):
+	case within(m.podRanges(family, false)), within(m.proxy.ClusterCIDRs):
 		return intent.RemotePod
 	}
 	return intent.External

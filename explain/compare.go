@@ -23,7 +23,7 @@ const (
 // compare sets the paths of a cell beside what the objects ask for: every backend gets its intended share and
 // its state, and those that should get traffic and do not are added to the first path.
 func (m *model) compare(c *cell, paths []report.Path) {
-	if c.port == nil || len(paths) == 0 {
+	if c.port == nil || c.port.EndpointsUnknown || len(paths) == 0 || m.unread(familyOf(c.dst.Addr())) != "" {
 		return
 	}
 	want := c.port.Intend(c.at, c.Client, m.proxy)
@@ -43,7 +43,9 @@ func (m *model) compare(c *cell, paths []report.Path) {
 		known[endpointAddr(&c.port.Endpoints[i])] = &c.port.Endpoints[i]
 	}
 	got := make(map[netip.AddrPort]bool)
+	followed := false
 	for i := range paths {
+		followed = followed || paths[i].Result != report.ResultUnknown
 		paths[i].Intended = intended
 		for j := range paths[i].Backends {
 			b := &paths[i].Backends[j]
@@ -60,6 +62,9 @@ func (m *model) compare(c *cell, paths []report.Path) {
 				b.State, b.Intended = stateExcluded, ref(0.0)
 			}
 		}
+	}
+	if !followed {
+		return // nothing is missing from paths that could not be followed
 	}
 	for _, i := range want.Backends {
 		e := &c.port.Endpoints[i]
@@ -113,12 +118,6 @@ func readiness(e *intent.Endpoint) string {
 	return "not ready"
 }
 
-// Fates of a reply that are no results of a request.
-const (
-	replyDelivered    report.Result = "delivered"
-	replyUntranslated report.Result = "untranslated"
-)
-
 // reply walks the first answer of each backend that the request reaches. The path has the common fate; a
 // backend whose answer fares differently has its own.
 func (m *model) reply(out *report.Path, fates []fate) *report.Reply {
@@ -159,9 +158,9 @@ func (m *model) replyOf(f *fate) *report.Reply {
 		r := &report.Reply{Table: e.Table, Chain: e.Chain}
 		switch e.Verdict {
 		case netfilter.Delivered, netfilter.Forwarded:
-			r.Result, r.Table, r.Chain = replyDelivered, "", ""
+			r.Result, r.Table, r.Chain = report.ReplyDelivered, "", ""
 			if p.DNATed && (e.Packet.Src != p.OrigDst || e.Packet.SrcPort != p.OrigDstPort) {
-				r.Result = replyUntranslated
+				r.Result = report.ReplyUntranslated
 				r.Text = fmt.Sprintf("the answer keeps the source %s, which the client did not dial", netip.AddrPortFrom(e.Packet.Src, e.Packet.SrcPort))
 			}
 		case netfilter.Dropped:
@@ -178,7 +177,7 @@ func (m *model) replyOf(f *fate) *report.Reply {
 		if len(e.Assumed) > 0 {
 			r.Result, r.Text = report.ResultUnknown, "depends on what the evidence does not decide: "+e.Assumed[0].Fact.Because
 		}
-		if worst == nil || worst.Result == replyDelivered {
+		if worst == nil || worst.Result == report.ReplyDelivered {
 			worst = r
 		}
 	}

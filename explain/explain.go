@@ -132,7 +132,13 @@ func (o *TraceOptions) check() error {
 func (m *model) traceService(t *report.Trace, o TraceOptions) error {
 	t.Metadata = report.Metadata{Name: o.Service, Namespace: o.Namespace}
 	ports := m.plan.Of(o.Namespace, o.Service)
-	_, known := m.objects.Service(o.Namespace, o.Service)
+	svc, known := m.objects.Service(o.Namespace, o.Service)
+	if known {
+		t.Type = string(svc.Spec.Type)
+	}
+	if len(ports) > 0 {
+		t.AffinitySeconds = ports[0].AffinitySeconds
+	}
 	for _, s := range m.plan.Skipped {
 		if s.Namespace == o.Namespace && s.Name == o.Service && s.Reason != intent.SkipNoClusterIP {
 			t.Summary.Text = s.Text

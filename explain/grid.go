@@ -131,7 +131,7 @@ func (m *model) portals(found []dataplane.Portal) []*intent.ServicePort {
 		sp := byID[k]
 		if sp == nil {
 			ns, name, port := splitKey(p.ServicePort)
-			sp = &intent.ServicePort{Namespace: ns, Name: name, PortName: port, Family: int(p.Family), Protocol: protocolName(p.Protocol)}
+			sp = &intent.ServicePort{Namespace: ns, Name: name, PortName: port, Family: int(p.Family), Protocol: protocolName(p.Protocol), EndpointsUnknown: true}
 			byID[k] = sp
 			out = append(out, sp)
 		}

@@ -26,6 +26,8 @@ type model struct {
 	proxy       traits.Proxy
 	plan        *intent.Plan
 	sources     []report.Source
+	// emptyRules tells that a capture of rules was read and held none.
+	emptyRules bool
 	// granted is what was taken for granted for every path: jumps that a partial capture lacks, that clients
 	// are not behind other programs' bridges.
 	granted []string
@@ -81,6 +83,19 @@ func (m *model) knowNode() {
 	}
 	m.kernel.Host.NodeAddrs = nodeAddrs(n)
 	m.kernel.Host.PodCIDRs = append(podCIDRs(n, netfilter.IPv4), podCIDRs(n, netfilter.IPv6)...)
+}
+
+// unread says why no answer about the rules of a family is possible: none of them were read. It is empty where
+// some were, or where a capture says that there are none.
+func (m *model) unread(family netfilter.Family) string {
+	if m.emptyRules || slices.ContainsFunc(m.rulesets, func(rs *netfilter.Ruleset) bool { return rs.Family == family }) {
+		return ""
+	}
+	program := "iptables"
+	if family == netfilter.IPv6 {
+		program = "ip6tables"
+	}
+	return fmt.Sprintf("no %s rules were read: nothing says what the node does (give `%s-save` output with -f)", program, program)
 }
 
 // privateBridges are the bridges of other programs that filter rules name.

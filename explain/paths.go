@@ -45,6 +45,10 @@ func (m *model) walk(c *cell, tested func(netip.Prefix)) []fate {
 		Family: familyOf(c.dst.Addr()), Src: c.Addr, Dst: c.dst.Addr(), Proto: c.proto, DstPort: c.dst.Port(),
 		SrcPort: c.srcPort, HasSrcPort: c.srcPort != 0, In: c.in, InAssumed: c.inAssumed, Mark: c.mark,
 	}
+	if why := m.unread(p.Family); why != "" {
+		e := netfilter.Ending{Verdict: netfilter.UnknownVerdict, P: 1, Packet: p, DstBy: -1, SrcBy: -1, Why: why}
+		return []fate{m.fate(c, e)}
+	}
 	w := m.walker
 	w.OnSource = tested
 	endings := w.Walk(c.entry, p)

@@ -53,6 +53,9 @@ func (r *reader) read(e *snapshot.Evidence) {
 		src.Name = "unrecognised"
 	}
 	defer func() { r.model.sources = append(r.model.sources, src) }()
+	if _, rules := rulesetParsers[e.Format]; rules && (e.Status == snapshot.Empty || e.Status == snapshot.Absent) {
+		r.model.emptyRules = true
+	}
 	if e.Status != snapshot.OK && e.Status != snapshot.Truncated {
 		return
 	}
@@ -112,6 +115,7 @@ func (r *reader) rules(e *snapshot.Evidence, parse func(string, string, netfilte
 		fail(snapshot.Failed, "%v", err)
 		return
 	}
+	netfilter.MarkPartial(rulesets, string(e.Data))
 	r.model.rulesets = append(r.model.rulesets, rulesets...)
 	for _, rs := range rulesets {
 		if n := len(rs.Problems); n > 0 {
@@ -140,6 +144,7 @@ func incomplete(rs *netfilter.Ruleset) bool {
 }
 
 func (r *reader) objects(e *snapshot.Evidence, src *report.Source, fail func(snapshot.Status, string, ...any)) {
+	before := r.model.objects.Len()
 	problems := objects.Decode(r.model.objects, e.Data, e.File)
 	if len(problems) == 0 {
 		return
@@ -149,7 +154,11 @@ func (r *reader) objects(e *snapshot.Evidence, src *report.Source, fail func(sna
 	if len(problems) > 1 {
 		text += fmt.Sprintf(" (and %d more documents)", len(problems)-1)
 	}
-	fail(snapshot.Status(src.Status), "%s", text)
+	status := snapshot.Status(src.Status)
+	if r.model.objects.Len() == before {
+		status = snapshot.Failed
+	}
+	fail(status, "%s", text)
 }
 
 // configMap takes the settings of kubeadm's ConfigMaps.

@@ -51,7 +51,11 @@ func (m *model) summary(t *report.Trace) string {
 	if m.node != "" {
 		lead += " on " + m.node
 	}
-	return strings.Join(append([]string{lead + " " + strings.Join(out, "; ") + "."}, mismatches(t.Findings)...), " ")
+	sentences := []string{lead + " " + strings.Join(out, "; ") + "."}
+	if t.AffinitySeconds > 0 {
+		sentences = append(sentences, fmt.Sprintf("A client that comes back within %s gets the same backend (ClientIP affinity).", span(t.AffinitySeconds)))
+	}
+	return strings.Join(append(sentences, mismatches(t.Findings)...), " ")
 }
 
 // packetSummary says what happens to one packet.
@@ -238,6 +242,23 @@ func mismatches(fs []report.Finding) []string {
 		out = append(out, f.Message+".")
 	}
 	return out
+}
+
+// span is a time in the largest unit that divides it.
+func span(seconds int) string {
+	for _, u := range []struct {
+		seconds int
+		name    string
+	}{{3600, "hour"}, {60, "minute"}, {1, "second"}} {
+		if seconds%u.seconds != 0 {
+			continue
+		}
+		if n := seconds / u.seconds; n != 1 {
+			return fmt.Sprintf("%d %ss", n, u.name)
+		}
+		return "1 " + u.name
+	}
+	return ""
 }
 
 func list(words []string, and string) string {

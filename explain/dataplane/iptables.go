@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -31,7 +30,7 @@ func Portals(rulesets []*netfilter.Ruleset, wanted func(servicePort string) bool
 	for _, rs := range rulesets {
 		for _, t := range rs.Tables {
 			for _, c := range t.Chains {
-				if !portalChains[c.Name] {
+				if !portalChains[c.Name] && perServiceID(c.Name) == "" {
 					continue
 				}
 				for i := range c.Rules {
@@ -64,9 +63,12 @@ var portalChains = map[string]bool{
 func portal(table, chain string, r *netfilter.Rule, chains map[string]string) (Portal, bool) {
 	key, _, ok := ServicePortOf(r.Comment)
 	if jump, isJump := r.Target.(netfilter.Jump); isJump {
+		if perServiceID(chain) != "" && !strings.HasSuffix(r.Comment, " cluster IP") {
+			return Portal{}, false // only the masquerade rule of the cluster IP names a frontend there (1.22+)
+		}
 		if k, known := chains[perServiceID(jump.Chain)]; known {
 			key, ok = k, true
-		} else if jump.Chain == "KUBE-MARK-MASQ" || jump.Chain == "KUBE-NODEPORTS" {
+		} else if perServiceID(chain) == "" && (jump.Chain == "KUBE-MARK-MASQ" || jump.Chain == "KUBE-NODEPORTS") {
 			return Portal{}, false
 		}
 	}
@@ -120,50 +122,4 @@ func EndpointByName(chain, servicePort, protocol string, candidates []netip.Addr
 		}
 	}
 	return netip.AddrPort{}, false
-}
-
-// entries are the jumps by which packets get from the built-in chains to kube-proxy's, in the nat table.
-// Only the first one whose chain is there counts for a hook: in iptables mode NODEPORTS is reached from SERVICES.
-var entries = []struct {
-	hooks []netfilter.Hook
-	chain string
-	// local: reached for addresses of the node only.
-	local bool
-}{
-	{[]netfilter.Hook{netfilter.Prerouting, netfilter.Output}, "KUBE-SERVICES", false},
-	{[]netfilter.Hook{netfilter.Prerouting, netfilter.Output}, "KUBE-NODEPORTS", true},
-	{[]netfilter.Hook{netfilter.Postrouting}, "KUBE-POSTROUTING", false},
-}
-
-// TakeForGranted completes the nat table of a partial capture (a pasted part of a listing) with the jumps into
-// kube-proxy's chains that any node has and the capture lacks. It says in words what it added, so that an
-// answer resting on it can say so; a complete capture is never touched.
-func TakeForGranted(rs *netfilter.Ruleset) []string {
-	t := rs.Table("nat")
-	if t == nil || t.Complete {
-		return nil
-	}
-	var said []string
-	done := make(map[netfilter.Hook]bool)
-	for _, e := range entries {
-		if c := t.Chain(e.chain); c == nil || len(c.Rules) == 0 {
-			continue
-		}
-		for _, h := range e.hooks {
-			if c := t.Chain(h.String()); done[h] || c != nil && (c.Declared || len(c.Rules) > 0) {
-				continue
-			}
-			done[h] = true
-			c := t.AddChain(h.String())
-			c.Policy = "ACCEPT"
-			rule := netfilter.Rule{Target: netfilter.Jump{Chain: e.chain}, Text: fmt.Sprintf("-A %s -j %s", h, e.chain)}
-			if e.local {
-				rule.Matches = []netfilter.Match{&netfilter.AddrType{Dst: netfilter.TypeLocal}}
-				rule.Text = fmt.Sprintf("-A %s -m addrtype --dst-type LOCAL -j %s", h, e.chain)
-			}
-			c.Rules = append(c.Rules, rule)
-			said = append(said, fmt.Sprintf("%q is not in %s and is taken for granted", rule.Text, rs.File))
-		}
-	}
-	return said
 }

@@ -125,7 +125,8 @@ func (h *Host) apply(r *Rule, family int, f flow) verdict {
 		case h.knows(family, r.Table):
 			return verdict{}
 		case r.Table == "local":
-			if kind, f := h.notLocal(f.dst); kind == "" {
+			// One of the nodes' addresses may be this node's, and then its routes do not matter.
+			if kind, f := h.notLocal(f.dst); kind == "" && h.HasRoutes[family] {
 				return verdict{kind: "unknown", because: f.Because}
 			}
 			return verdict{assumed: true, because: "the addresses of this node were not captured: " + f.dst.String() + " is taken not to be one"}

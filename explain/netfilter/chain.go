@@ -19,6 +19,9 @@ const (
 	lost
 )
 
+// maxLive bounds the states that one chain is followed with at a time.
+const maxLive = 1024
+
 // leaving is a state that leaves a chain, and where.
 type leaving struct {
 	state
@@ -100,13 +103,22 @@ func (r *run) rules(b base, c *Chain, live []state, stack []*Chain) []leaving {
 		if len(live) == 0 {
 			return left
 		}
-		if len(live) > r.limit() {
-			return append(left, leaving{state: live[0], how: lost, table: b.table.Name, chain: c.Name,
-				with: fmt.Sprintf("chain %s has more than %d undecided combinations", c.Name, r.limit())})
+		if len(live) > maxLive {
+			all := live[0]
+			for _, s := range live[1:] {
+				all.prob += s.prob
+			}
+			return append(left, leaving{state: all, how: lost, table: b.table.Name, chain: c.Name,
+				with: fmt.Sprintf("chain %s leaves more than %d ways open", c.Name, maxLive)})
 		}
 	}
 	for _, s := range live {
-		left = append(left, leaving{state: s, how: fell})
+		l := leaving{state: s, how: fell}
+		if c.Partial {
+			l.how, l.table, l.chain = lost, b.table.Name, c.Name
+			l.with = fmt.Sprintf("the capture has only a part of chain %s of table %s, and none of the rules it has applies", c.Name, b.table.Name)
+		}
+		left = append(left, l)
 	}
 	return left
 }

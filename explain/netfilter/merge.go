@@ -1,37 +1,69 @@
 package netfilter
 
-import "slices"
+import (
+	"net/netip"
+	"slices"
+)
 
 // mergeStates folds states that will fare alike from here on: equal packets whose histories differ only in
 // the answer to one fact (the fact then makes no difference so far), or not at all (their shares add up).
 // The first state's hops stand for all. Order is kept.
 func mergeStates(in []state) []state {
-	return fold(in, (*state).like, func(s *state) *assumed { return s.assumed },
-		func(s *state, a *assumed, prob float64) { s.assumed, s.prob = a, prob },
-		func(s *state) float64 { return s.prob })
+	return fold(in, func(s *state) stateKey {
+		return stateKey{
+			packet: s.p.key(), template: s.template, untracked: s.untracked, begun: s.begun, toSelf: s.toSelf,
+			dstBound: s.dstBound, srcBound: s.srcBound, dstBy: s.dstBy.step(), srcBy: s.srcBy.step(),
+			tracked: s.tracked, undo: s.undo,
+		}
+	}, func(s *state) []RecentUpdate { return s.p.Recent },
+		func(s *state) (*assumed, float64) { return s.assumed, s.prob },
+		func(s *state, a *assumed, prob float64) { s.assumed, s.prob = a, prob })
 }
 
-func (s *state) like(o *state) bool {
-	return samePacket(&s.p, &o.p) && s.untracked == o.untracked && s.begun == o.begun && s.template == o.template && s.toSelf == o.toSelf && s.dstBound == o.dstBound && s.srcBound == o.srcBound &&
-		s.tracked == o.tracked && s.undo == o.undo && s.dstBy.same(o.dstBy) && s.srcBy.same(o.srcBy)
+// stateKey is everything that decides how a state fares from here on, but the recent lists.
+type stateKey struct {
+	packet                                                 packetKey
+	template, untracked, begun, toSelf, dstBound, srcBound bool
+	dstBy, srcBy                                           step
+	tracked                                                any
+	undo                                                   *undo
 }
 
-// same tells whether two hops are the same step.
-func (h *hops) same(o *hops) bool {
-	if h == nil || o == nil {
-		return h == o
+// step identifies a hop.
+type step struct {
+	kind HopKind
+	rule *Rule
+	text string
+}
+
+func (h *hops) step() step {
+	if h == nil {
+		return step{}
 	}
-	return h.Rule == o.Rule && h.Kind == o.Kind && h.Text == o.Text
+	return step{h.Kind, h.Rule, h.Text}
 }
 
-// samePacket compares all fields; a test holds it to that when fields are added.
-func samePacket(a, b *Packet) bool {
-	return a.Family == b.Family && a.Src == b.Src && a.Dst == b.Dst && a.Proto == b.Proto &&
-		a.SrcPort == b.SrcPort && a.DstPort == b.DstPort && a.HasSrcPort == b.HasSrcPort &&
-		a.ICMPType == b.ICMPType && a.ICMPCode == b.ICMPCode && a.In == b.In && a.Out == b.Out &&
-		a.Mark == b.Mark && a.CTMark == b.CTMark && a.State == b.State && a.Zone == b.Zone && a.DNATed == b.DNATed && a.SNATed == b.SNATed &&
-		a.OrigSrc == b.OrigSrc && a.OrigDst == b.OrigDst && a.OrigSrcPort == b.OrigSrcPort && a.OrigDstPort == b.OrigDstPort &&
-		a.Reply == b.Reply && a.Local == b.Local && a.InAssumed == b.InAssumed && slices.Equal(a.Recent, b.Recent)
+// packetKey is all of a packet but its recent lists; a test holds it to that when fields are added.
+type packetKey struct {
+	family                                     Family
+	src, dst, origSrc, origDst                 netip.Addr
+	proto                                      uint8
+	srcPort, dstPort, origSrcPort, origDstPort uint16
+	hasSrcPort                                 bool
+	icmpType, icmpCode                         uint8
+	in, out                                    Iface
+	mark, ctMark                               uint32
+	state                                      CTState
+	zone                                       string
+	dnated, snated, reply, local, inAssumed    bool
+}
+
+func (p *Packet) key() packetKey {
+	return packetKey{
+		p.Family, p.Src, p.Dst, p.OrigSrc, p.OrigDst, p.Proto, p.SrcPort, p.DstPort, p.OrigSrcPort, p.OrigDstPort,
+		p.HasSrcPort, p.ICMPType, p.ICMPCode, p.In, p.Out, p.Mark, p.CTMark, p.State, p.Zone,
+		p.DNATed, p.SNATed, p.Reply, p.Local, p.InAssumed,
+	}
 }
 
 // mergeEndings does for endings what mergeStates does for states.
@@ -40,6 +72,13 @@ func mergeEndings(in []Ending) []Ending {
 		Ending
 		assumed *assumed
 	}
+	type endingKey struct {
+		packet                        packetKey
+		verdict                       Verdict
+		table, chain, rejectWith, why string
+		tracked                       any
+		dstBy, srcBy                  *Rule
+	}
 	es := make([]ending, len(in))
 	for i, e := range in {
 		es[i].Ending = e
@@ -47,13 +86,11 @@ func mergeEndings(in []Ending) []Ending {
 			es[i].assumed = &assumed{a, es[i].assumed}
 		}
 	}
-	es = fold(es, func(a, b *ending) bool {
-		return a.Verdict == b.Verdict && a.Table == b.Table && a.Chain == b.Chain && a.RejectWith == b.RejectWith &&
-			a.Why == b.Why && a.Tracked == b.Tracked && samePacket(&a.Packet, &b.Packet) &&
-			a.translator(a.DstBy) == b.translator(b.DstBy) && a.translator(a.SrcBy) == b.translator(b.SrcBy)
-	}, func(e *ending) *assumed { return e.assumed },
-		func(e *ending, a *assumed, prob float64) { e.assumed, e.P = a, prob },
-		func(e *ending) float64 { return e.P })
+	es = fold(es, func(e *ending) endingKey {
+		return endingKey{e.Packet.key(), e.Verdict, e.Table, e.Chain, e.RejectWith, e.Why, e.Tracked, e.translator(e.DstBy), e.translator(e.SrcBy)}
+	}, func(e *ending) []RecentUpdate { return e.Packet.Recent },
+		func(e *ending) (*assumed, float64) { return e.assumed, e.P },
+		func(e *ending, a *assumed, prob float64) { e.assumed, e.P = a, prob })
 	out := make([]Ending, len(es))
 	for i, e := range es {
 		out[i] = e.Ending
@@ -73,34 +110,52 @@ func (e *Ending) translator(i int) *Rule {
 	return e.Hops[i].Rule
 }
 
-// fold merges items that are alike. Items with the same assumptions add their shares; two items with the
-// same share whose assumptions differ in one answer become one without that assumption. What was merged may
-// merge again, so it goes on until nothing changes.
-func fold[T any](in []T, like func(a, b *T) bool, get func(*T) *assumed, set func(*T, *assumed, float64), share func(*T) float64) []T {
+// fold merges items that are alike: those of one key with equal recent lists. Items with the same assumptions add
+// their shares; two items with the same share whose assumptions differ in one answer become one without that
+// assumption. What was merged may merge again, so it goes on until nothing changes.
+func fold[T any, K comparable](in []T, key func(*T) K, recent func(*T) []RecentUpdate, get func(*T) (*assumed, float64), set func(*T, *assumed, float64)) []T {
 	if len(in) < 2 {
 		return in
 	}
-	out := slices.Clone(in)
-	for changed := true; changed; {
-		changed = false
-		for i := 0; i < len(out); i++ {
-			for j := i + 1; j < len(out); j++ {
-				if !like(&out[i], &out[j]) {
-					continue
+	items := slices.Clone(in)
+	groups := make(map[K][]int, len(items))
+	gone := make([]bool, len(items))
+	for i := range items {
+		k := key(&items[i])
+		groups[k] = append(groups[k], i)
+	}
+	for _, group := range groups {
+		for changed := len(group) > 1; changed; {
+			changed = false
+			for x := 0; x < len(group); x++ {
+				for y := x + 1; y < len(group); y++ {
+					i, j := group[x], group[y]
+					if !slices.Equal(recent(&items[i]), recent(&items[j])) {
+						continue
+					}
+					a, p := get(&items[i])
+					b, q := get(&items[j])
+					rest, same, one := difference(a, b)
+					switch {
+					case same:
+						set(&items[i], rest, p+q)
+					case one && p == q:
+						set(&items[i], rest, p)
+					default:
+						continue
+					}
+					gone[j] = true
+					group = slices.Delete(group, y, y+1)
+					y--
+					changed = true
 				}
-				a, same, one := difference(get(&out[i]), get(&out[j]))
-				switch {
-				case same:
-					set(&out[i], a, share(&out[i])+share(&out[j]))
-				case one && share(&out[i]) == share(&out[j]):
-					set(&out[i], a, share(&out[i]))
-				default:
-					continue
-				}
-				out = slices.Delete(out, j, j+1)
-				j--
-				changed = true
 			}
+		}
+	}
+	out := items[:0]
+	for i := range items {
+		if !gone[i] {
+			out = append(out, items[i])
 		}
 	}
 	return out

@@ -95,8 +95,10 @@ type Chain struct {
 	// Declared is true when the capture declares the chain (":NAME" or "-N NAME" or "Chain NAME"); a
 	// chain that is only appended to comes from a partial capture.
 	Declared bool
-	Line     int // of the declaration; 0 when not declared
-	Rules    []Rule
+	// Partial is true when the capture may lack some of the chain's rules: see MarkPartial.
+	Partial bool
+	Line    int // of the declaration; 0 when not declared
+	Rules   []Rule
 
 	index chainIndex // built at the first walk through a long chain
 }

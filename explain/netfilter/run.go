@@ -104,6 +104,7 @@ type run struct {
 	*Walker
 	rulesets []*Ruleset // those of the packet's family
 	endings  []Ending
+	cut      float64 // the share of the endings beyond the limit
 }
 
 // Walk follows p from its entry to all its endings. The shares of the endings sum to 1 within each consistent
@@ -127,12 +128,20 @@ func (w *Walker) start(entry Entry, s state) []Ending {
 	} else {
 		r.fromInterface(s)
 	}
-	return mergeEndings(r.endings)
+	out := mergeEndings(r.endings)
+	if r.cut > 0 {
+		out = append(out, Ending{
+			Verdict: UnknownVerdict, P: r.cut, Packet: s.p, DstBy: -1, SrcBy: -1,
+			Why: fmt.Sprintf("the rules leave more than %d ways open; the rest is not shown", r.limit()),
+		})
+	}
+	return out
 }
 
-// end records an ending.
+// end records an ending. Beyond the limit only the share of what is not shown is kept.
 func (r *run) end(s state, v Verdict, fill func(*Ending)) {
 	if len(r.endings) >= r.limit() {
+		r.cut += s.prob
 		return
 	}
 	e := Ending{Verdict: v, P: s.prob, Packet: s.p, DstBy: -1, SrcBy: -1, Tracked: s.tracked}
@@ -158,17 +167,13 @@ func (r *run) end(s state, v Verdict, fill func(*Ending)) {
 		fill(&e)
 	}
 	r.endings = append(r.endings, e)
-	if len(r.endings) == r.limit() {
-		r.endings[len(r.endings)-1].Verdict = UnknownVerdict
-		r.endings[len(r.endings)-1].Why = fmt.Sprintf("the rules leave more than %d ways open; the rest is not shown", r.limit())
-	}
 }
 
 func (r *run) limit() int {
 	if r.MaxEndings > 0 {
 		return r.MaxEndings
 	}
-	return 4096
+	return 16384
 }
 
 // finish records the endings of states that left a hook for good and returns those that go on.

@@ -192,7 +192,9 @@ func (p *ruleReader) match(name string) {
 // jump opens the target.
 func (p *ruleReader) jump(name string, isGoto bool, r *Rule) {
 	if name == "" {
-		p.fail("-j", "names no target")
+		const why = "names no target"
+		p.fail("-j", why)
+		p.plain = Unreadable{Name: "-j", Why: why}
 		return
 	}
 	p.named, p.behind = name, true

@@ -11,8 +11,8 @@ import (
 type Walker struct {
 	Rulesets []*Ruleset
 	Kernel   *Kernel
-	// MaxEndings bounds the number of distinct endings of one walk; 0 means 4096. What lies beyond the bound is
-	// one ending with verdict Unknown.
+	// MaxEndings bounds the number of distinct endings of one walk; 0 means 16384. What lies beyond the bound
+	// is one ending with verdict Unknown.
 	MaxEndings int
 	// OnSource, when not nil, is told each source prefix that a rule tests on the way, for packets that pass the
 	// rule's protocol and destination. Whoever walks one packet for a whole class of clients learns from it

@@ -86,8 +86,8 @@ type journey struct {
 	legs []leg
 	// picks is the rule that sent the connection into the translating chain; last is the final hop.
 	picks, last *report.Hop
-	// translator is the chain whose rule changes the destination, empty when none does.
-	translator string
+	// translates is the hop that changes the destination, nil when none does.
+	translates *report.Hop
 	// masquerades is the rule that marked the packet for masquerade, or masqueraded it.
 	masquerades *report.Hop
 }
@@ -113,7 +113,7 @@ func follow(p *report.Path, b *report.Backend) journey {
 	}
 	i := translation(hops, p.TranslatedBy)
 	if i >= 0 {
-		j.translator = hops[i].Chain
+		j.translates = &hops[i]
 		for k := i - 1; k >= 0; k-- {
 			if target(hops[k].Text) == hops[i].Chain {
 				j.picks = &hops[k]

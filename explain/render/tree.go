@@ -299,6 +299,10 @@ func pathBody(t *twig, f *block, b *branch, p *report.Path, shown *gallery) {
 	if l := wayLine(j, b, len(p.Backends) > 0); len(l) > 0 {
 		t.notes = append(t.notes, l)
 	}
+	if by := j.translates; by != nil && by.Kind == "rule" && j.picks == nil && len(p.Backends) > 0 {
+		// No chain of its own stands for the backend: a rule of somebody else's, or of the userspace proxy.
+		t.notes = append(t.notes, line{}.prose(faint, "translated by:").token(faint, by.Chain).rule(brief(by)).cell(faint, bracketed(place(by.Evidence))))
+	}
 	if j.masquerades != nil && p.Masquerade != nil && *p.Masquerade {
 		t.notes = append(t.notes, line{}.prose(faint, "masquerade:").token(faint, j.masquerades.Chain).rule(brief(j.masquerades)))
 	}
@@ -328,7 +332,7 @@ func wayLine(j journey, b *branch, backends bool) line {
 	var l line
 	for i, leg := range j.legs {
 		chains := leg.chains
-		if n := len(chains); backends && n > 1 && j.picks != nil && chains[n-1] == j.translator {
+		if n := len(chains); backends && n > 1 && j.picks != nil && chains[n-1] == j.translates.Chain {
 			chains = chains[:len(chains)-1]
 		}
 		if i > 0 {
@@ -410,11 +414,16 @@ func verdictLine(p *report.Path, j journey) line {
 		} else {
 			l = l.prose(noTone, j.last.Text)
 		}
-		if at := place(j.last.Evidence); at != "" {
-			l = l.cell(faint, "("+at+")")
-		}
+		l = l.cell(faint, bracketed(place(j.last.Evidence)))
 	}
 	return l
+}
+
+func bracketed(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "(" + s + ")"
 }
 
 func place(e report.Evidence) string {

@@ -23,6 +23,10 @@ type Metadata struct {
 type Trace struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        Metadata `json:"metadata"`
+	// Type is the Service's type (ClusterIP, NodePort, LoadBalancer, ExternalName), empty without the object.
+	Type string `json:"type,omitempty"`
+	// AffinitySeconds is how long a client keeps its backend by the object's ClientIP affinity, 0 for none.
+	AffinitySeconds int `json:"affinitySeconds,omitempty"`
 	// Node is the node whose evidence this is; empty when nothing in the evidence says.
 	Node  string `json:"node"`
 	Proxy Proxy  `json:"proxy"`
@@ -125,6 +129,13 @@ const (
 	ResultDNATByConntrack       Result = "dnat-by-conntrack"
 	ResultUntranslatedByConntrk Result = "untranslated-by-conntrack"
 	ResultUnknown               Result = "unknown"
+)
+
+// Results that only a reply has: it reaches the client as the answer that it is, or from an address that the
+// client did not dial.
+const (
+	ReplyDelivered    Result = "delivered"
+	ReplyUntranslated Result = "untranslated"
 )
 
 // Frontend is an address that clients dial.

@@ -107,8 +107,12 @@ func nothingInvented(t *testing.T, tr *report.Trace) {
 			return
 		}
 	}
+	// What was read before the cut may show by itself that an endpoint gets nothing.
+	cut := slices.ContainsFunc(tr.Sources, func(s report.Source) bool {
+		return strings.HasPrefix(s.Name, "iptables") && s.Status == string(snapshot.Truncated)
+	})
 	for _, f := range tr.Findings {
-		if strings.HasPrefix(f.ID, "missing-") {
+		if strings.HasPrefix(f.ID, "missing-") && !cut {
 			t.Errorf("finding %s rests on rules that were not read", f.ID)
 		}
 	}
@@ -138,11 +142,11 @@ func damagedRules(t *testing.T) []damage {
 		t.Fatalf("no line holds %q", part)
 		return nil
 	}
-	replaced := func(old, new string) []byte {
-		if !strings.Contains(text, old) {
-			t.Fatalf("the rules do not hold %q", old)
+	replaced := func(from, to string) []byte {
+		if !strings.Contains(text, from) {
+			t.Fatalf("the rules do not hold %q", from)
 		}
-		return []byte(strings.ReplaceAll(text, old, new))
+		return []byte(strings.ReplaceAll(text, from, to))
 	}
 	inNat := func(lines string) []byte {
 		return []byte(text[:nat] + strings.Replace(text[nat:], "COMMIT", lines+"COMMIT", 1))

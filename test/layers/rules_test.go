@@ -67,6 +67,9 @@ var layers = []layer{
 // node and on a laptop.
 var pure = []string{"explain", "redact", "repair/plan"}
 
+// evidenceForTests are the packages from which the core's tests get their input.
+var evidenceForTests = []string{"collectors/snapshot", "test/scale"}
+
 // outside are the ways by which a package would reach the world beside its arguments.
 var outside = []struct{ path, reason string }{
 	{"os", "files, environment and processes are read by cmd and collectors and handed in"},

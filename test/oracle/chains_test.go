@@ -142,6 +142,37 @@ func (g *generator) fill(r *rand.Rand, fam netfilter.Family, t *tableText) {
 	}
 }
 
+// survey puts rules that test one thing and do nothing in front of what a ruleset holds, so that each match meets many
+// packets alone. only, when not empty, is the one match to draw.
+func (g *generator) survey(r *rand.Rand, rs *ruleset, only string) {
+	for _, name := range []string{"mangle", "filter"} {
+		t := rs.table(name)
+		for _, c := range t.chains {
+			if c.policy == "-" {
+				continue
+			}
+			s := &slot{r: r, fam: rs.family, table: name, hooks: c.hooks, pool: pools[rs.family]}
+			var kinds []*matchKind
+			for i := range g.matches {
+				m := &g.matches[i]
+				if m.allowed(s) && (m.name == only || only == "" && m.name != "recent") {
+					kinds = append(kinds, m)
+				}
+			}
+			var drawn []string
+			for range 12 {
+				m := pick(r, kinds)
+				rule := "-m " + m.name + " " + m.args(s)
+				if m.protos != nil {
+					rule = fmt.Sprintf("-p %d ", pick(r, m.protos)) + rule
+				}
+				drawn = append(drawn, strings.TrimSpace(rule))
+			}
+			c.rules = append(drawn, c.rules...)
+		}
+	}
+}
+
 // rule draws a rule for a chain.
 func (g *generator) rule(r *rand.Rand, fam netfilter.Family, t *tableText, c *chainText) string {
 	s := &slot{r: r, fam: fam, table: t.name, hooks: c.hooks, pool: pools[fam]}

@@ -63,6 +63,10 @@ func disagreement(e netfilter.Ending, o *observation) string {
 		return ""
 	default:
 		switch {
+		case len(o.left) > 0 && e.Verdict == netfilter.Stolen && e.Packet.In.Name == bridge:
+			// A bridge loses the socket that TPROXY found when it hands the packet up (br_netfilter, skb_orphan): the
+			// packet goes on with the mark alone.
+			return ""
 		case len(o.left) > 0:
 			return "it left the node"
 		case len(o.delivered) > 0 && e.Verdict != netfilter.Stolen:

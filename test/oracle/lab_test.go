@@ -15,6 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// bridge is the node's bridge, behind which pods are.
+const bridge = "cni0"
+
 // A port is one end of a cable into the node: the name of the interface on the node (of the bridge, for a bridge
 // port), and the name of the other end in the namespace of the surroundings.
 type port struct {
@@ -29,8 +32,8 @@ var ports = []port{
 	{node: "eth0", outer: "x-eth0", mac: [6]byte{2, 0, 0, 0, 0, 1}},
 	{node: "eth1", outer: "x-eth1", mac: [6]byte{2, 0, 0, 0, 0, 2}},
 	{node: "cali1a2b3c", outer: "x-cali", mac: [6]byte{2, 0, 0, 0, 0, 3}},
-	{node: "cni0", outer: "x-pod0", mac: [6]byte{2, 0, 0, 0, 0, 4}},
-	{node: "cni0", outer: "x-pod1", mac: [6]byte{2, 0, 0, 0, 0, 4}},
+	{node: bridge, outer: "x-pod0", mac: [6]byte{2, 0, 0, 0, 0, 4}},
+	{node: bridge, outer: "x-pod1", mac: [6]byte{2, 0, 0, 0, 0, 4}},
 }
 
 // A lab is a node and its surroundings.
@@ -216,7 +219,7 @@ func (l *lab) build() error {
 	var cables strings.Builder
 	for i, p := range ports {
 		inner := p.node
-		if inner == "cni0" {
+		if inner == bridge {
 			inner = strings.TrimPrefix(p.outer, "x-")
 		}
 		fmt.Fprintf(&cables, "link add %s type veth peer name %s netns %s\n", inner, ports[i].outer, l.outside.name)

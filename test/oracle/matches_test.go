@@ -77,6 +77,8 @@ type matchKind struct {
 	tables string           // where it is allowed, separated by spaces; "": everywhere
 	// open is set for tests of what a walk is not told (length, time, rate…): their outcome is one of two.
 	open bool
+	// decidedAs is the name of the type that decides the match, where that is not the name of the match.
+	decidedAs string
 	// oneSided says why only one answer can be had here, for matches that never meet what they look for.
 	oneSided string
 	args     func(s *slot) string
@@ -105,7 +107,7 @@ var matchKinds = []matchKind{
 	{name: "connlimit", open: true, args: func(s *slot) string {
 		return pick(s.r, []string{"--connlimit-above", "--connlimit-upto"}) + fmt.Sprintf(" %d --connlimit-mask 0", s.r.IntN(6))
 	}},
-	{name: "connmark", args: func(s *slot) string { return s.not() + "--mark " + s.mark() }},
+	{name: "connmark", decidedAs: "connmarkmatch", args: func(s *slot) string { return s.not() + "--mark " + s.mark() }},
 	{name: "conntrack", args: conntrackArgs},
 	{name: "conntrack", args: conntrackArgs},
 	{name: "conntrack", protos: portProtos[:3], args: func(s *slot) string {
@@ -132,7 +134,7 @@ var matchKinds = []matchKind{
 	{name: "icmp", protos: []uint8{netfilter.ProtoICMP}, family: netfilter.IPv4, args: func(s *slot) string {
 		return s.not() + "--icmp-type " + pick(s.r, []string{"8", "echo-request", "echo-reply", "any", "3/4", "destination-unreachable"})
 	}},
-	{name: "icmp6", protos: []uint8{netfilter.ProtoICMPv6}, family: netfilter.IPv6, args: func(s *slot) string {
+	{name: "icmp6", decidedAs: "icmp", protos: []uint8{netfilter.ProtoICMPv6}, family: netfilter.IPv6, args: func(s *slot) string {
 		return s.not() + "--icmpv6-type " + pick(s.r, []string{"128", "echo-request", "echo-reply", "1/4", "packet-too-big"})
 	}},
 	{name: "iprange", args: func(s *slot) string {
@@ -167,7 +169,7 @@ var matchKinds = []matchKind{
 		}
 		return s.not() + "--ports " + list(s.ports)
 	}},
-	{name: "nfacct", oneSided: "is always true", args: func(s *slot) string { return "--nfacct-name " + acctName }},
+	{name: "nfacct", open: true, oneSided: "is always true without a quota", args: func(s *slot) string { return "--nfacct-name " + acctName }},
 	{name: "owner", hooks: out | post, open: true, args: func(s *slot) string {
 		return s.not() + pick(s.r, []string{"--uid-owner 0", "--uid-owner 1000", "--uid-owner 1-2000", "--gid-owner 0", "--socket-exists"})
 	}},
@@ -199,10 +201,10 @@ var matchKinds = []matchKind{
 	{name: "sctp", protos: []uint8{netfilter.ProtoSCTP}, args: func(s *slot) string {
 		return pick(s.r, []string{s.not() + "--dport " + s.ports(), s.not() + "--sport " + s.sports(), s.not() + "--chunk-types any INIT", s.not() + "--chunk-types all INIT_ACK,DATA"})
 	}},
-	{name: "set", args: setArgs},
-	{name: "set", args: setArgs},
+	{name: "set", decidedAs: "setmatch", args: setArgs},
+	{name: "set", decidedAs: "setmatch", args: setArgs},
 	{name: "socket", hooks: pre | in, tables: "raw mangle filter", open: true, args: func(s *slot) string { return pick(s.r, []string{"", "--nowildcard", "--transparent"}) }},
-	{name: "state", args: func(s *slot) string {
+	{name: "state", decidedAs: "conntrack", args: func(s *slot) string {
 		return s.not() + "--state " + pick(s.r, []string{"NEW", "ESTABLISHED,RELATED", "INVALID", "UNTRACKED"})
 	}},
 	{name: "statistic", args: statisticArgs},

@@ -61,6 +61,8 @@ func (o *observation) String() string {
 type observer struct {
 	cables []int
 	local  []listener
+	// sockets are the node's ordinary ones.
+	sockets []int
 }
 
 type listener struct {
@@ -69,7 +71,15 @@ type listener struct {
 	proto  uint8
 }
 
-// protocols are those that packets are made of.
+// protocolsOf are those of a family, its own ICMP first.
+func protocolsOf(fam netfilter.Family) []uint8 {
+	if fam == netfilter.IPv6 {
+		return append([]uint8{netfilter.ProtoICMPv6}, protocols...)
+	}
+	return append([]uint8{netfilter.ProtoICMP}, protocols...)
+}
+
+// protocols are those that packets of both families are made of.
 var protocols = []uint8{netfilter.ProtoTCP, netfilter.ProtoUDP, netfilter.ProtoSCTP, netfilter.ProtoUDPLite, netfilter.ProtoDCCP, protoOther}
 
 func newObserver(l *lab) (*observer, error) {
@@ -88,31 +98,68 @@ func newObserver(l *lab) (*observer, error) {
 		return nil, err
 	}
 	return o, l.node.do(func() error {
-		for _, p := range append([]uint8{netfilter.ProtoICMP, netfilter.ProtoICMPv6}, protocols...) {
-			if p != netfilter.ProtoICMPv6 {
-				fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, int(p))
-				if err != nil {
-					return fmt.Errorf("open raw socket for protocol %d: %w", p, err)
-				}
-				o.local = append(o.local, listener{fd, netfilter.IPv4, p})
+		for _, p := range protocolsOf(netfilter.IPv4) {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, int(p))
+			if err != nil {
+				return fmt.Errorf("open raw socket for protocol %d: %w", p, err)
 			}
-			if p != netfilter.ProtoICMP {
-				fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, int(p))
-				if err != nil {
-					return fmt.Errorf("open raw IPv6 socket for protocol %d: %w", p, err)
-				}
-				if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1); err != nil {
-					return fmt.Errorf("ask for the destination of IPv6 packets: %w", err)
-				}
-				o.local = append(o.local, listener{fd, netfilter.IPv6, p})
-			}
+			o.local = append(o.local, listener{fd, netfilter.IPv4, p})
 		}
-		return nil
+		for _, p := range protocolsOf(netfilter.IPv6) {
+			fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, int(p))
+			if err != nil {
+				return fmt.Errorf("open raw IPv6 socket for protocol %d: %w", p, err)
+			}
+			if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1); err != nil {
+				return fmt.Errorf("ask for the destination of IPv6 packets: %w", err)
+			}
+			o.local = append(o.local, listener{fd, netfilter.IPv6, p})
+		}
+		return o.listen()
 	})
+}
+
+// listen opens ordinary UDP sockets of the node, which -m socket and TPROXY look for: one that is bound to any address,
+// one to a single address, and a transparent one. Nobody reads them; what is delivered is seen by the raw sockets.
+func (o *observer) listen() error {
+	for _, l := range []struct {
+		addr        netip.Addr
+		port        uint16
+		transparent bool
+	}{
+		{netip.IPv4Unspecified(), 8080, false}, {pools[netfilter.IPv4].node[0], 53, false}, {netip.IPv4Unspecified(), 15001, true},
+		{netip.IPv6Unspecified(), 8080, false}, {pools[netfilter.IPv6].node[0], 53, false}, {netip.IPv6Unspecified(), 15001, true},
+		{pools[netfilter.IPv4].node[1], 80, true}, {pools[netfilter.IPv6].node[1], 80, true},
+	} {
+		domain, level, v6only := unix.AF_INET, unix.SOL_IP, false
+		option := unix.IP_TRANSPARENT
+		if l.addr.Is6() {
+			domain, level, v6only, option = unix.AF_INET6, unix.SOL_IPV6, true, unix.IPV6_TRANSPARENT
+		}
+		fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open UDP socket: %w", err)
+		}
+		o.sockets = append(o.sockets, fd)
+		if l.transparent {
+			err = unix.SetsockoptInt(fd, level, option, 1)
+		}
+		if err == nil && v6only {
+			err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
+		}
+		if err == nil {
+			err = unix.Bind(fd, sockaddr(l.addr, l.port))
+		}
+		if err != nil {
+			return fmt.Errorf("listen on %s: %w", netip.AddrPortFrom(l.addr, l.port), err)
+		}
+	}
+	return nil
 }
 
 func (o *observer) close() {
 	closeAll(o.cables)
+	closeAll(o.sockets)
 	for _, l := range o.local {
 		unix.Close(l.fd)
 	}

@@ -163,6 +163,18 @@ func (l *lab) shot(r *rand.Rand, fam netfilter.Family, taken map[uint16]bool) sh
 	return s
 }
 
+// of is the shot with another protocol.
+func (s shot) of(proto uint8) shot {
+	s.proto = proto
+	s.anySource = s.anySource && proto == netfilter.ProtoUDP
+	if !hasPorts(proto) {
+		s.dport = 0
+	} else if s.dport == 0 {
+		s.dport = portPool[int(s.id)%len(portPool)]
+	}
+	return s
+}
+
 func macText(m [6]byte) string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }

@@ -4,7 +4,6 @@ package oracle
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/svcnet/svcnet/explain/netfilter"
 )
@@ -18,13 +17,7 @@ type replied struct {
 
 // reply answers the packets of a trial that arrived somewhere as the walk said, each from where it arrived, and
 // compares what becomes of the answers with Walker.Reply.
-//
-// Rules that put packets into conntrack zones are left out: where the answer is in another zone than the packet, it
-// belongs to no connection, and the walk does not follow zones.
 func (l *lab) reply(w *netfilter.Walker, t *trial, res *result) error {
-	if slices.ContainsFunc(t.rulesets, func(rs *ruleset) bool { return strings.Contains(rs.text(false), "--zone") }) {
-		return nil
-	}
 	var shots []shot
 	var from []netfilter.Ending
 	var to []int
@@ -60,10 +53,10 @@ func answer(first shot, e netfilter.Ending, o *observation) (s shot, _ netfilter
 	s = shot{entry: -1}
 	var d datagram
 	switch {
-	case len(o.left) == 1:
+	case len(o.left) == 1 && e.Verdict == netfilter.Forwarded:
 		d = o.left[0].datagram
 		s.entry = slices.IndexFunc(ports, func(p port) bool { return p.node == o.left[0].out })
-	case len(o.delivered) == 1:
+	case len(o.delivered) == 1 && e.Verdict == netfilter.Delivered:
 		d = o.delivered[0]
 		// The node's own stack has answered TCP already, by a reset; and a socket cannot be bound to an address
 		// that only a routing rule makes local.
