@@ -164,18 +164,18 @@ func (m *model) replyOf(f *fate) *report.Reply {
 				r.Text = fmt.Sprintf("the answer keeps the source %s, which the client did not dial", netip.AddrPortFrom(e.Packet.Src, e.Packet.SrcPort))
 			}
 		case netfilter.Dropped:
-			r.Result, r.Text = report.ResultDrop, lastText(e)
+			r.Result, r.Text = report.ReplyDrop, lastText(e)
 		case netfilter.Rejected:
-			r.Result, r.Text = report.ResultReject, lastText(e)
+			r.Result, r.Text = report.ReplyReject, lastText(e)
 		case netfilter.NoRoute:
-			r.Result, r.Text = report.ResultNoRoute, e.Why
+			r.Result, r.Text = report.ReplyNoRoute, e.Why
 		case netfilter.Martian:
-			r.Result, r.Text = report.ResultMartian, e.Why
+			r.Result, r.Text = report.ReplyMartian, e.Why
 		default:
-			r.Result, r.Text = report.ResultUnknown, e.Why
+			r.Result, r.Text = report.ReplyUnknown, e.Why
 		}
 		if len(e.Assumed) > 0 {
-			r.Result, r.Text = report.ResultUnknown, "depends on what the evidence does not decide: "+e.Assumed[0].Fact.Because
+			r.Result, r.Text = report.ReplyUnknown, "depends on what the evidence does not decide: "+e.Assumed[0].Fact.Because
 		}
 		if worst == nil || worst.Result == report.ReplyDelivered {
 			worst = r

@@ -80,7 +80,13 @@ func (m *model) class(first client, sp *intent.ServicePort, at intent.Frontend) 
 	)
 	for i := 0; i < len(have); i++ {
 		c := m.cell(have[i], sp, at)
-		paths := m.paths(&c, m.walk(&c, see))
+		fates := m.walk(&c, see)
+		for _, f := range fates {
+			// A rule that tests for a backend's own address is the hairpin rule, which has a class of its own; so
+			// have stale backends, which are pods that may not be there any more.
+			backends[f.backend.Addr()] = true
+		}
+		paths := m.paths(&c, fates)
 		if !slices.ContainsFunc(outcomes, func(o []report.Path) bool { return sameOutcome(o, paths) }) {
 			outcomes = append(outcomes, paths)
 		}

@@ -1,7 +1,7 @@
 // Package demo holds the evidence behind --demo: one node of a three-node cluster, recorded whole while its
 // kube-proxy 1.36 was stopped and a pod was replaced, so that one of three backends is stale and a ready one
-// is missing. One line differs from the recording: that node forwarded nothing (net.ipv4.ip_forward was 0),
-// which is 1 here, as on any node that serves pods. Its nft listings are left out: they show the same rules again.
+// is missing. Its sysctls are left out, because the network namespace that it was recorded in forwarded nothing
+// (net.ipv4.ip_forward was 0), unlike a node that serves pods; so are its nft listings, which show the same rules again.
 //
 // The package holds files only and knows nothing of what they mean.
 package demo

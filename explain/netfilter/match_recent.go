@@ -213,20 +213,30 @@ func listRecent(l *listing) Match {
 		case "reap":
 			l.next()
 			m.Reap = true
-		case "name:":
-			m.Name, _ = l.after(w)
-		case "side:":
-			v, _ := l.after(w)
-			m.Dest = strings.HasPrefix(v, "dest")
-		case "mask:":
-			v, _ := l.after(w)
-			a, err := netip.ParseAddr(v)
-			if err != nil {
+		case "name:", "side:", "mask:":
+			v, ok := l.after(w)
+			if !ok || !m.listed(w, v) {
 				return nil
 			}
-			m.mask(a)
 		default:
 			return m
 		}
 	}
+}
+
+// listed reads a keyword of a listing with its value.
+func (m *Recent) listed(keyword, v string) bool {
+	switch keyword {
+	case "name:":
+		m.Name = v
+	case "side:":
+		m.Dest = strings.HasPrefix(v, "dest")
+	case "mask:":
+		a, err := netip.ParseAddr(v)
+		if err != nil {
+			return false
+		}
+		m.mask(a)
+	}
+	return true
 }

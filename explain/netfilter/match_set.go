@@ -119,7 +119,10 @@ func listSet(l *listing) Match {
 			l.next()
 			m.extra(w)
 		case "packets-eq", "packets-lt", "packets-gt", "bytes-eq", "bytes-lt", "bytes-gt":
-			v, _ := l.after(w)
+			v, ok := l.after(w)
+			if !ok {
+				return nil
+			}
 			m.extra(not + w + " " + v)
 		default:
 			l.i = start

@@ -23,6 +23,9 @@ type ruleReader struct {
 	// why is the first thing that could not be read, what its words.
 	why, what string
 	counts    string // "-c 1 2", taken out of the rule's text
+	// jumped is the last jump, jumpTo the same as a target: many rules in a row jump to one chain.
+	jumped Jump
+	jumpTo Target
 	// v4 and v6 count the addresses of each family, to tell the family of a capture that does not say.
 	v4, v6 int
 }
@@ -210,7 +213,11 @@ func (p *ruleReader) jump(name string, isGoto bool, r *Rule) {
 		}
 		return
 	}
-	p.plain = Jump{Chain: name}
+	if name != p.jumped.Chain {
+		p.jumped = Jump{Chain: name}
+		p.jumpTo = p.jumped
+	}
+	p.plain = p.jumpTo
 }
 
 // option finds the owner of an option: what was opened last, then what was opened before, the last first, then

@@ -68,6 +68,9 @@ func title(t *report.Trace) line {
 	switch {
 	case t.Metadata.Namespace != "":
 		l = l.cell(strong, "Service "+t.Metadata.Namespace+"/"+t.Metadata.Name)
+		if t.Type != "" {
+			l = l.cell(noTone, t.Type)
+		}
 	case len(t.Paths) > 0:
 		l = l.cell(strong, "Packet to "+dialed(t.Paths[0].Frontend))
 	default:

@@ -257,16 +257,19 @@ func judgeBackend(p *report.Path, b *report.Backend) (mark, string) {
 
 // judgeReply says what is wrong with the way back. An answer that is not known of is not wrong.
 func judgeReply(r *report.Reply) (mark, string) {
-	switch {
-	case r == nil || r.Result == "delivered" || delivers(r.Result):
+	if r == nil {
 		return markOK, ""
-	case r.Result == report.ResultUnknown:
+	}
+	switch r.Result {
+	case report.ReplyDelivered:
+		return markOK, ""
+	case report.ReplyUnknown:
 		return markWarn, "answer not decided"
-	case r.Result == "untranslated":
+	case report.ReplyUntranslated:
 		return markError, "answer comes back untranslated: the client does not take it"
-	case r.Result == report.ResultDrop:
+	case report.ReplyDrop:
 		return markError, "answer dropped: the client waits for its timeout"
-	case r.Result == report.ResultReject:
+	case report.ReplyReject:
 		return markError, "answer rejected: the client waits for its timeout"
 	}
 	return markError, "answer lost: " + string(r.Result)

@@ -102,10 +102,10 @@ type Intended struct {
 
 // Reply is the fate of the first answer.
 type Reply struct {
-	Result Result `json:"result"`
-	Table  string `json:"table"`
-	Chain  string `json:"chain"`
-	Text   string `json:"text"`
+	Result ReplyResult `json:"result"`
+	Table  string      `json:"table"`
+	Chain  string      `json:"chain"`
+	Text   string      `json:"text"`
 }
 
 // Result is the outcome of a walk.
@@ -131,11 +131,19 @@ const (
 	ResultUnknown               Result = "unknown"
 )
 
-// Results that only a reply has: it reaches the client as the answer that it is, or from an address that the
-// client did not dial.
+// ReplyResult is what becomes of an answer.
+type ReplyResult string
+
+// The results of a reply. Delivered: it reaches the client as the answer that it is. Untranslated: it comes from
+// an address that the client did not dial. The others are as for requests.
 const (
-	ReplyDelivered    Result = "delivered"
-	ReplyUntranslated Result = "untranslated"
+	ReplyDelivered    ReplyResult = "delivered"
+	ReplyUntranslated ReplyResult = "untranslated"
+	ReplyDrop         ReplyResult = "drop"
+	ReplyReject       ReplyResult = "reject"
+	ReplyNoRoute      ReplyResult = "no-route"
+	ReplyMartian      ReplyResult = "martian"
+	ReplyUnknown      ReplyResult = "unknown"
 )
 
 // Frontend is an address that clients dial.

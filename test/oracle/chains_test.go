@@ -155,8 +155,12 @@ func (g *generator) survey(r *rand.Rand, rs *ruleset, only string) {
 			var kinds []*matchKind
 			for i := range g.matches {
 				m := &g.matches[i]
-				if m.allowed(s) && (m.name == only || only == "" && m.name != "recent") {
-					kinds = append(kinds, m)
+				if !m.allowed(s) || only != "" && m.name != only || only == "" && m.name == "recent" {
+					continue
+				}
+				kinds = append(kinds, m)
+				if len(m.protos) == 1 { // few packets are of this protocol
+					kinds = append(kinds, m, m)
 				}
 			}
 			var drawn []string
@@ -169,6 +173,26 @@ func (g *generator) survey(r *rand.Rand, rs *ruleset, only string) {
 				drawn = append(drawn, strings.TrimSpace(rule))
 			}
 			c.rules = append(drawn, c.rules...)
+		}
+	}
+}
+
+// addOpen puts targets that a walk cannot follow in front of the built-in chains, for some of the packets.
+func (g *generator) addOpen(r *rand.Rand, rs *ruleset) {
+	for _, t := range rs.tables {
+		for _, c := range t.chains {
+			s := &slot{r: r, fam: rs.family, table: t.name, hooks: c.hooks, pool: pools[rs.family]}
+			for i := range g.targets {
+				k := &g.targets[i]
+				if !k.open || c.policy == "-" || !k.allowed(s) {
+					continue
+				}
+				rule := s.address("-d") + " "
+				if k.protos != nil {
+					rule += fmt.Sprintf("-p %d ", pick(r, k.protos))
+				}
+				c.rules = append([]string{rule + k.tests + "-j " + k.name + " " + k.args(s)}, c.rules...)
+			}
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/svcnet/svcnet/explain/host"
 	"golang.org/x/sys/unix"
@@ -245,8 +246,26 @@ func (l *lab) build() error {
 	if _, err := l.node.run("table inet oracle { chain on { ct state new ; } ; }", "nft", "-f", "-"); err != nil {
 		return err
 	}
-	_, err := l.node.run(setScript(), "ipset", "restore")
-	return err
+	if _, err := l.node.run(setScript(), "ipset", "restore"); err != nil {
+		return err
+	}
+	return l.settle()
+}
+
+// settle waits until the bridge forwards: its ports come up with a delay of up to a second (linkwatch), and what
+// arrives before is lost.
+func (l *lab) settle() error {
+	for range 100 {
+		out, err := l.node.run("", "ip", "-d", "link", "show", "master", bridge)
+		if err != nil {
+			return err
+		}
+		if strings.Count(out, "state forwarding") == 2 {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("the ports of %s do not come up", bridge)
 }
 
 // id is the next packet number.

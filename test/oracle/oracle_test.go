@@ -62,6 +62,7 @@ func (l *lab) trial(g generator, seed, n int) *trial {
 		case kind < 4:
 			t.name, g.open = "open", true
 			rs = g.ruleset(r, t.family, backend)
+			g.addOpen(r, rs)
 		case kind < 6:
 			t.name, g.recent, t.single = "recent", true, true
 			rs = g.ruleset(r, t.family, backend)

@@ -141,3 +141,8 @@ const natRules = `[0:0] -A PREROUTING -m comment --comment "kubernetes service p
 [0:0] -A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
 [0:0] -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
 `
+
+// Service is the namespace and name of the i-th Service of IPTablesSave, from 0.
+func Service(i int) (namespace, name string) {
+	return fmt.Sprintf("team-%03d", i%200), fmt.Sprintf("service-%05d", i)
+}

@@ -1,0 +1,128 @@
+// Command budgets measures the program against its budgets: parsing and tracing beside the tools that everybody has,
+// in one run and interleaved, because a machine is never quiet. It prints ratios of CPU time (user and system, this
+// process and the tools it starts), each the median of the rounds.
+//
+//	go run ./hack/budgets [-services 10000] [-endpoints 5] [-rounds 5]
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain"
+	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/test/scale"
+)
+
+func main() {
+	services := flag.Int("services", 10000, "number of Services")
+	endpoints := flag.Int("endpoints", 5, "endpoints of each")
+	rounds := flag.Int("rounds", 5, "rounds of which the median counts")
+	flag.Parse()
+	if err := run(*services, *endpoints, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// figures are the CPU times of one thing in all rounds.
+type figures []time.Duration
+
+func (f figures) median() time.Duration {
+	s := slices.Clone(f)
+	slices.Sort(s)
+	return s[len(s)/2]
+}
+
+func run(services, endpoints, rounds int) error {
+	dir, err := os.MkdirTemp("", "svcnet-budgets")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	small, big := scale.IPTablesSave(services, endpoints), scale.IPTablesSave(5*services, endpoints)
+	file := filepath.Join(dir, "iptables-save.txt")
+	if err := os.WriteFile(file, small, 0o600); err != nil {
+		return err
+	}
+	namespace, name := scale.Service(services / 2)
+	options := explain.TraceOptions{Namespace: namespace, Service: name}
+
+	var unit, parse, trace, parseBig figures
+	for range rounds {
+		d, err := awk(file)
+		if err != nil {
+			return err
+		}
+		unit = append(unit, d)
+		parse = append(parse, cpu(func() { err = parsed(small) }))
+		if err != nil {
+			return err
+		}
+		trace = append(trace, cpu(func() { err = traced(small, options) }))
+		if err != nil {
+			return err
+		}
+		parseBig = append(parseBig, cpu(func() { err = parsed(big) }))
+		if err != nil {
+			return err
+		}
+	}
+	heap := retained(small)
+	a := unit.median().Seconds()
+	ratio := func(f figures) float64 { return f.median().Seconds() / a }
+	fmt.Printf("%d Services x %d endpoints: %d bytes of iptables-save, GOMAXPROCS %d\n", services, endpoints, len(small), runtime.GOMAXPROCS(0))
+	fmt.Printf("%-44s %8.3f s\n", "A: mawk '{n+=NF}END{print n}'", a)
+	fmt.Printf("%-44s %8.3f s  %5.2f A   budget 2 A\n", "parse", parse.median().Seconds(), ratio(parse))
+	fmt.Printf("%-44s %8.3f s  %5.2f parse  budget 1.3\n", "trace of one Service, parsing included", trace.median().Seconds(), trace.median().Seconds()/parse.median().Seconds())
+	fmt.Printf("%-44s %8.3f s  %5.2f of a fifth  budget 5.5\n", "parse five times as many Services", parseBig.median().Seconds(), parseBig.median().Seconds()/parse.median().Seconds())
+	fmt.Printf("%-44s %8.1f MB %5.2f x text  budget 10\n", "heap that the parsed rules keep", heap/1e6, heap/float64(len(small)))
+	return nil
+}
+
+// awk is unit A: one pass over the file by a tool that does nothing but split it.
+func awk(file string) (time.Duration, error) {
+	cmd := exec.Command("mawk", "{n+=NF}END{print n}", file)
+	if err := cmd.Run(); err != nil {
+		return 0, fmt.Errorf("run mawk (install it: it is the unit of measure): %w", err)
+	}
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+}
+
+func parsed(text []byte) error {
+	rs, err := netfilter.ParseSave(string(text), "iptables-save.txt", netfilter.Hint{})
+	if err == nil && len(rs) != 1 {
+		err = fmt.Errorf("parse: %d rulesets", len(rs))
+	}
+	return err
+}
+
+func traced(text []byte, o explain.TraceOptions) error {
+	s := &snapshot.Snapshot{Evidence: []snapshot.Evidence{{
+		Format: snapshot.IPTablesSave, Family: 4, File: "iptables-save.txt", Data: text, Status: snapshot.OK,
+	}}}
+	t, err := explain.Trace(s, o)
+	if err == nil && len(t.Paths) == 0 {
+		err = fmt.Errorf("trace: no paths")
+	}
+	return err
+}
+
+// retained is the size of the heap that a parsed text keeps, the text included.
+func retained(text []byte) float64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	rs, _ := netfilter.ParseSave(string(text), "", netfilter.Hint{})
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(rs)
+	return float64(after.HeapAlloc) - float64(before.HeapAlloc)
+}
