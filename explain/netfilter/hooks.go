@@ -161,12 +161,14 @@ func (r *run) track(s state) []state {
 	s.begun = true
 	switch {
 	case s.undo != nil && s.undo.zone == s.p.Zone:
-		s.p.State, s.p.CTMark, s.p.DNATed, s.p.SNATed = StateEstablished, s.undo.ctMark, s.undo.hasSrc, s.undo.hasDst
+		s.p.State, s.p.Reply, s.p.CTMark, s.p.DNATed, s.p.SNATed = StateEstablished, true, s.undo.ctMark, s.undo.hasSrc, s.undo.hasDst
 		return []state{s}
 	}
-	s.undo = nil
+	if s.undo = nil; s.p.Answer {
+		s.p.OrigSrc, s.p.OrigDst, s.p.OrigSrcPort, s.p.OrigDstPort = s.p.Src, s.p.Dst, s.p.SrcPort, s.p.DstPort
+	}
 	switch {
-	case s.p.Reply && (s.p.Proto == ProtoTCP || s.p.Proto == ProtoSCTP):
+	case s.p.Answer && (s.p.Proto == ProtoTCP || s.p.Proto == ProtoSCTP):
 		// The answer to a packet that was not tracked, or in another zone: no connection begins with it
 		// (tcp_new, sctp_new).
 		return []state{s}
@@ -174,7 +176,7 @@ func (r *run) track(s state) []state {
 	if s.p.State = startsAs(&s.p); s.p.State != StateNew {
 		return []state{s}
 	}
-	if !s.p.HasSrcPort || s.p.Reply || s.p.Zone != "" || !r.Kernel.Host.HasFlows {
+	if !s.p.HasSrcPort || s.p.Answer || s.p.Zone != "" || !r.Kernel.Host.HasFlows {
 		return []state{s}
 	}
 	f := r.Kernel.Host.FlowOf(s.p.Proto, s.p.Src, s.p.SrcPort, s.p.Dst, s.p.DstPort)

@@ -65,3 +65,22 @@ func TestHostileTexts(t *testing.T) {
 		}
 	}
 }
+
+// A line that is cut off anywhere is read to its end, in every form.
+func TestCutLines(t *testing.T) {
+	for name, text := range fixtures(t, "tool/*") {
+		parse := ParseSave
+		switch {
+		case strings.HasPrefix(name, "rules"):
+			continue
+		case strings.Contains(name, "-L"):
+			parse = ParseList
+		}
+		for line := range strings.Lines(text) {
+			for cut := 1; cut < len(line); cut++ {
+				sets, err := parse(line[:cut], name, Hint{Family: IPv4, Table: "filter"})
+				check(t, line[:cut], sets, err)
+			}
+		}
+	}
+}

@@ -33,7 +33,7 @@ func (m *DCCP) Test(_ *Kernel, _ Hook, p *Packet) Answer {
 	}
 	if m.Types != "" {
 		opens := "REQUEST"
-		if p.Reply {
+		if p.Answer {
 			opens = "RESPONSE"
 		}
 		is := false

@@ -30,7 +30,7 @@ func (m *SCTP) Test(_ *Kernel, _ Hook, p *Packet) Answer {
 		return a
 	}
 	chunk := "INIT"
-	if p.Reply {
+	if p.Answer {
 		chunk = "INIT_ACK"
 	}
 	has, others := false, 0

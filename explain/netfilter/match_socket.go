@@ -18,7 +18,7 @@ var socketMatch = extension{
 // decide: the match also looks at the address it is bound to and its options.
 func (m *Socket) Test(k *Kernel, _ Hook, p *Packet) Answer {
 	because := "the sockets of the node were not captured (ss)"
-	if k.Host.HasSockets && p.State == StateNew && !p.Reply {
+	if k.Host.HasSockets && p.State == StateNew && !p.Answer {
 		found := false
 		for _, s := range k.Host.Sockets {
 			found = found || s.Proto == p.Proto && s.Port == p.DstPort

@@ -73,7 +73,7 @@ func (m *TCP) Test(_ *Kernel, _ Hook, p *Packet) Answer {
 
 func tcpFlags(p *Packet) (flags uint8, ok bool) {
 	switch {
-	case p.Reply:
+	case p.Answer:
 		return flagSYN | flagACK, true
 	case p.State == StateNew, p.State == StateUntracked:
 		return flagSYN, true

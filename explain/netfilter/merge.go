@@ -11,7 +11,7 @@ import (
 func mergeStates(in []state) []state {
 	return fold(in, func(s *state) stateKey {
 		return stateKey{
-			packet: s.p.key(), template: s.template, untracked: s.untracked, begun: s.begun, toSelf: s.toSelf,
+			packet: s.p.key(), out: s.out, template: s.template, untracked: s.untracked, begun: s.begun, toSelf: s.toSelf,
 			dstBound: s.dstBound, srcBound: s.srcBound, dstBy: s.dstBy.step(), srcBy: s.srcBy.step(),
 			tracked: s.tracked, undo: s.undo,
 		}
@@ -23,6 +23,7 @@ func mergeStates(in []state) []state {
 // stateKey is everything that decides how a state fares from here on, but the recent lists.
 type stateKey struct {
 	packet                                                 packetKey
+	out                                                    Iface
 	template, untracked, begun, toSelf, dstBound, srcBound bool
 	dstBy, srcBy                                           step
 	tracked                                                any
@@ -55,14 +56,15 @@ type packetKey struct {
 	mark, ctMark                               uint32
 	state                                      CTState
 	zone                                       string
-	dnated, snated, reply, local, inAssumed    bool
+	dnated, snated, answer, reply, local       bool
+	inAssumed                                  bool
 }
 
 func (p *Packet) key() packetKey {
 	return packetKey{
 		p.Family, p.Src, p.Dst, p.OrigSrc, p.OrigDst, p.Proto, p.SrcPort, p.DstPort, p.OrigSrcPort, p.OrigDstPort,
 		p.HasSrcPort, p.ICMPType, p.ICMPCode, p.In, p.Out, p.Mark, p.CTMark, p.State, p.Zone,
-		p.DNATed, p.SNATed, p.Reply, p.Local, p.InAssumed,
+		p.DNATed, p.SNATed, p.Answer, p.Reply, p.Local, p.InAssumed,
 	}
 }
 

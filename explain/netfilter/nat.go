@@ -178,7 +178,8 @@ func (s state) bind(t *Translate, toDst bool, a netip.Addr, share float64) state
 	if a.IsValid() || t.Kind == Masquerade {
 		s.p.Src = a
 	}
-	s.p.SNATed = s.p.SNATed || s.p.Src != s.p.OrigSrc
+	// A port drawn at random makes a translation of one to the same address.
+	s.p.SNATed = s.p.SNATed || s.p.Src != s.p.OrigSrc || (t.Random || t.RandomFully)
 	return s
 }
 
@@ -242,7 +243,10 @@ func (r *run) redirectAddr(h Hook, s *state) (a netip.Addr, ok bool) {
 	if !s.p.In.Known || !r.Kernel.Host.HasAddrs {
 		return netip.Addr{}, true
 	}
-	return r.firstAddr(s.p.In.Name, s.p.Family)
+	if s.p.Dst.IsLoopback() && s.p.Family == IPv6 {
+		return netip.Addr{}, false // no interface but lo has an address of that scope
+	}
+	return r.firstAddr(s.p.In.Name, s.p.Family, s.p.Family == IPv6 && s.p.Dst.IsLinkLocalUnicast())
 }
 
 // masqueradeAddr is the address that MASQUERADE takes: one of the outgoing interface. It is not valid where
@@ -255,16 +259,16 @@ func (r *run) masqueradeAddr(s *state) (a netip.Addr, ok bool) {
 	return a, f.Is != host.No
 }
 
-// firstAddr is the first address of an interface: a global one before one of the link.
-func (r *run) firstAddr(link string, family Family) (first netip.Addr, ok bool) {
+// firstAddr is the first address of an interface: a global one before one of the link, or only one of the link.
+func (r *run) firstAddr(link string, family Family, onLink bool) (first netip.Addr, ok bool) {
 	for _, a := range r.Kernel.Host.Addrs {
 		if a.Link != link || a.Prefix.Addr().Is4() != (family == IPv4) {
 			continue
 		}
-		if a.Scope != "link" {
+		if a.Scope != "link" && !onLink {
 			return a.Prefix.Addr(), true
 		}
-		if !first.IsValid() {
+		if a.Scope == "link" && !first.IsValid() {
 			first = a.Prefix.Addr()
 		}
 	}

@@ -27,8 +27,10 @@ type Packet struct {
 	// OrigSrc and friends are the connection's original tuple, before any translation.
 	OrigSrc, OrigDst         netip.Addr
 	OrigSrcPort, OrigDstPort uint16
-	// Reply is true for a packet that travels in the reply direction of its connection.
-	Reply bool
+	// Answer is true for a packet that answers another (a SYN-ACK, an echo reply), Reply for one that travels
+	// in the reply direction of its connection: an answer that connection tracking cannot relate to the packet
+	// that it answers begins a connection of its own.
+	Answer, Reply bool
 	// Local is true for a packet that a process of this node sent: it starts in OUTPUT and has an owner.
 	Local bool
 	// InAssumed is true when In is only the likely interface (the one that holds the address dialled, or

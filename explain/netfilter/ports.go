@@ -29,11 +29,11 @@ func (r PortRange) holds(port uint16) bool { return (r.Min <= port && port <= r.
 // sourcePort and destinationPort are the packet's ports as far as known. The client's port is often not: it is
 // the source of a request and the destination of a reply.
 func (p *Packet) sourcePort() (port uint16, known bool) {
-	return p.SrcPort, p.HasSrcPort || p.Reply && p.SrcPort != 0
+	return p.SrcPort, p.HasSrcPort || p.Answer && p.SrcPort != 0
 }
 
 func (p *Packet) destinationPort() (port uint16, known bool) {
-	return p.DstPort, !p.Reply || p.DstPort != 0
+	return p.DstPort, !p.Answer || p.DstPort != 0
 }
 
 // bothPorts tests a source and a destination range.

@@ -84,6 +84,9 @@ func (r *run) fromNode(s state) {
 		case "local", "unicast", "broadcast", "multicast":
 			s := s.leaveBy(r.Kernel, d)
 			for _, s := range r.hook(Output, []state{s}) {
+				if s.out != (Iface{}) {
+					s.p.Out = s.out
+				}
 				r.send(s)
 			}
 		default:
@@ -215,10 +218,11 @@ func (s state) routeHop(d host.Decision) state {
 	return s.hop(Hop{Kind: HopRoute, Index: -1, File: d.File, Line: d.Line, Text: text, P: 1})
 }
 
-// bridged tells whether a packet leaves by the bridge that it came in on. One whose destination was translated
-// then stays on it: br_netfilter hands it to the other port, and the node need not forward.
+// bridged tells whether a packet leaves by the bridge that it came in on. One of IPv6 whose destination was
+// translated then stays on it: br_netfilter hands it to the other port, and the node need not forward. For IPv4
+// the route that it looks up is one for forwarding, which fails where that is off.
 func (r *run) bridged(p *Packet, d host.Decision) bool {
-	return p.In.Name == d.Out && r.isBridge(p.In)
+	return p.Family == IPv6 && p.In.Name == d.Out && r.isBridge(p.In)
 }
 
 func (r *run) isBridge(i Iface) bool {
@@ -271,6 +275,7 @@ func (r *run) acceptable(s state, stays bool) (state, bool) {
 
 // reroute looks up the route of the node's own packets again when a stage of OUTPUT changed what routing looks at:
 // mangle the mark or an address (ipt_mangle_out, nf_route_table_hook4), nat the destination only (nf_nat_ipv4_local_fn).
+// The rules of OUTPUT go on to see the interface of the first route; the new one counts from POSTROUTING on.
 func (r *run) reroute(before state, after []state, byMark bool) []state {
 	var out []state
 	for _, s := range after {
@@ -281,7 +286,9 @@ func (r *run) reroute(before state, after []state, byMark bool) []state {
 		for _, d := range r.decide(s) {
 			switch d.decision.Type {
 			case "local", "unicast", "broadcast", "multicast":
-				out = append(out, d.leaveBy(r.Kernel, d.decision))
+				again := d.leaveBy(r.Kernel, d.decision)
+				again.out, again.p.Out = again.p.Out, s.p.Out
+				out = append(out, again)
 			default:
 				r.noRoute(d)
 			}
@@ -316,7 +323,7 @@ func (w *Walker) Reply(e Ending) []Ending {
 	back := Packet{
 		Family: p.Family, Src: p.Dst, Dst: p.Src, Proto: p.Proto, SrcPort: p.DstPort, DstPort: p.SrcPort, HasSrcPort: true,
 		ICMPType: answerTo(p), ICMPCode: p.ICMPCode,
-		OrigSrc: p.OrigSrc, OrigDst: p.OrigDst, OrigSrcPort: p.OrigSrcPort, OrigDstPort: p.OrigDstPort, Reply: true,
+		OrigSrc: p.OrigSrc, OrigDst: p.OrigDst, OrigSrcPort: p.OrigSrcPort, OrigDstPort: p.OrigDstPort, Answer: true,
 	}
 	u := &undo{dst: p.OrigSrc, dstPort: p.OrigSrcPort, src: p.OrigDst, srcPort: p.OrigDstPort, hasDst: p.SNATed, hasSrc: p.DNATed, ctMark: p.CTMark, zone: p.Zone}
 	if p.State == StateUntracked {

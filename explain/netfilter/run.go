@@ -25,7 +25,9 @@ type state struct {
 	// toSelf is set by REDIRECT: the new destination is an address of this node, even if not known which.
 	toSelf       bool
 	dstBy, srcBy *hops
-	tracked      *host.Flow
+	// out is the interface of a new route that was looked up in OUTPUT; it takes effect in POSTROUTING.
+	out     Iface
+	tracked *host.Flow
 	// undoDst and undoSrc are what a reply's translations put back.
 	undo *undo
 }

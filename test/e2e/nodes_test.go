@@ -35,7 +35,11 @@ func TestNodeGolden(t *testing.T) {
 	for _, s := range nodeServices {
 		for _, format := range []string{"json", "tree"} {
 			t.Run(s.namespace+"-"+s.name+"."+format, func(t *testing.T) {
-				r := run(t, "trace", "svc/"+s.name, "-n", s.namespace, "-f", nodeDir, "-o", format)
+				args := []string{"trace", "svc/" + s.name, "-n", s.namespace, "-o", format}
+				for _, f := range forwardingFiles(t) {
+					args = append(args, "-f", f)
+				}
+				r := run(t, args...)
 				if r.code != 0 || r.stderr != "" {
 					t.Errorf("exit %d, standard error %q", r.code, r.stderr)
 				}
@@ -116,6 +120,11 @@ func TestGoldenValid(t *testing.T) {
 // forward (net.ipv4.ip_forward = 0); without that the rules alone decide, as on a node in service.
 func forwarding(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
+	return load(t, "", forwardingFiles(t)...)
+}
+
+func forwardingFiles(t *testing.T) []string {
+	t.Helper()
 	entries, err := os.ReadDir(nodeDir)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +135,7 @@ func forwarding(t *testing.T) *snapshot.Snapshot {
 			files = append(files, filepath.Join(nodeDir, e.Name()))
 		}
 	}
-	return load(t, "", files...)
+	return files
 }
 
 // TestNodeDoesNotForward: the sysctls of the recorded node say that it forwards nothing. Perfect rules do not
