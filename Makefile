@@ -28,7 +28,8 @@ fuzz: ## every fuzz target for FUZZTIME
 oracle: ## random rules and packets against this machine's kernel, for as long as one likes (root)
 	SVCNET_ORACLE_FOR=$${SVCNET_ORACLE_FOR:-1h} $(GO) test -count=1 -timeout 0 -run TestKernel -v ./test/oracle
 
-bench: ## the budgets of docs/performance.md
+bench: ## the budgets of docs/performance.md, then the benchmarks of every package
+	$(GO) run ./hack/budgets
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 golden: ## write what the program says now into the golden files; read the diff before you commit it

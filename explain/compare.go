@@ -43,9 +43,9 @@ func (m *model) compare(c *cell, paths []report.Path) {
 		known[endpointAddr(&c.port.Endpoints[i])] = &c.port.Endpoints[i]
 	}
 	got := make(map[netip.AddrPort]bool)
-	followed := false
+	followed := true
 	for i := range paths {
-		followed = followed || paths[i].Result != report.ResultUnknown
+		followed = followed && paths[i].Result != report.ResultUnknown
 		paths[i].Intended = intended
 		for j := range paths[i].Backends {
 			b := &paths[i].Backends[j]
@@ -64,7 +64,7 @@ func (m *model) compare(c *cell, paths []report.Path) {
 		}
 	}
 	if !followed {
-		return // nothing is missing from paths that could not be followed
+		return // what cannot be followed may lead there
 	}
 	for _, i := range want.Backends {
 		e := &c.port.Endpoints[i]

@@ -109,8 +109,12 @@ func (m *AddrType) side6(k *Kernel, p *Packet, a netip.Addr, types AddrTypes) An
 		return No
 	}
 	types &= TypeLocal | TypeAnycast | TypeProhibit | TypeUnreachable
-	if types == 0 {
+	switch {
+	case types == 0:
 		return Yes
+	case (m.LimitIn || m.LimitOut) && types&TypeUnreachable != 0:
+		// The lookup is then bound to the interface, and any failure of it counts as unreachable.
+		return Maybe(typeFact(a, types, "a route lookup bound to one interface is not evaluated"))
 	}
 	is, open := m.kind(k, p, a, types)
 	switch {

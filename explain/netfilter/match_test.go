@@ -50,7 +50,8 @@ func translated(p *Packet) {
 
 // reply is the answer.
 func reply(p *Packet) {
-	p.Src, p.Dst, p.SrcPort, p.DstPort, p.Reply, p.State = p.Dst, p.Src, p.DstPort, p.SrcPort, true, StateEstablished
+	p.Src, p.Dst, p.SrcPort, p.DstPort, p.State = p.Dst, p.Src, p.DstPort, p.SrcPort, StateEstablished
+	p.Answer, p.Reply = true, true
 }
 
 func ip6(p *Packet) {
@@ -251,6 +252,8 @@ func TestMatches(t *testing.T) {
 		{"-m addrtype --dst-type UNICAST", k, syn(ip6), True},
 		{"-m addrtype --dst-type MULTICAST", k, syn(ip6, to("ff02::1")), True},
 		{"-m addrtype --dst-type UNICAST", k, syn(ip6, to("ff02::1")), False},
+
+		{"-m addrtype --dst-type UNREACHABLE --limit-iface-in", k, syn(ip6), Undecided},
 
 		// statistic
 		{"-m statistic --mode random --probability 0.5", k, syn(), Random},

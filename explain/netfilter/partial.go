@@ -26,7 +26,8 @@ func MarkPartial(rulesets []*Ruleset, text string) {
 			var last *Chain
 			for _, c := range t.Chains {
 				c.Partial = elided || !c.Declared || saved && len(c.Rules) == 0
-				if n := len(c.Rules); n > 0 && (last == nil || c.Rules[n-1].Line > last.Rules[len(last.Rules)-1].Line) {
+				// The name of an undeclared chain may itself be cut off: the last declared one counts.
+				if n := len(c.Rules); c.Declared && n > 0 && (last == nil || c.Rules[n-1].Line > last.Rules[len(last.Rules)-1].Line) {
 					last = c
 				}
 			}

@@ -57,7 +57,7 @@ var layers = []layer{
 		"the interactive view is a function of finished reports"},
 	{"cmd", []string{""},
 		"the command line wires everything together, and nothing imports it"},
-	{"hack", []string{"explain", "collectors/snapshot"},
+	{"hack", []string{"explain", "collectors/snapshot", "test/scale"},
 		"small programs around the repository"},
 	{"test", []string{""},
 		"tests above all packages"},

@@ -142,8 +142,9 @@ func (g *generator) fill(r *rand.Rand, fam netfilter.Family, t *tableText) {
 	}
 }
 
-// survey puts rules that test one thing and do nothing in front of what a ruleset holds, so that each match meets many
-// packets alone. only, when not empty, is the one match to draw.
+// survey puts rules that test one thing in front of what a ruleset holds, so that each match meets many packets alone.
+// Each rule turns a bit of the mark of its own, by which the end of the chain tells the answer of every rule; those that
+// a walk cannot decide do nothing. only, when not empty, is the one match to draw.
 func (g *generator) survey(r *rand.Rand, rs *ruleset, only string) {
 	for _, name := range []string{"mangle", "filter"} {
 		t := rs.table(name)
@@ -164,11 +165,14 @@ func (g *generator) survey(r *rand.Rand, rs *ruleset, only string) {
 				}
 			}
 			var drawn []string
-			for range 12 {
+			for i := range 12 {
 				m := pick(r, kinds)
 				rule := "-m " + m.name + " " + m.args(s)
 				if m.protos != nil {
 					rule = fmt.Sprintf("-p %d ", pick(r, m.protos)) + rule
+				}
+				if !m.open {
+					rule += fmt.Sprintf(" -j MARK --xor-mark %#x", uint32(1)<<(20+i))
 				}
 				drawn = append(drawn, strings.TrimSpace(rule))
 			}

@@ -125,7 +125,7 @@ func wrongPlace(e netfilter.Ending, o *observation) string {
 	case netfilter.Dropped, netfilter.Rejected:
 		chain, policy := strings.CutSuffix(e.Chain, "(policy)")
 		// A policy is reported where the packet ran out of rules, which behind a goto is in another chain.
-		if last.table != e.Table || last.chain != chain && !policy {
+		if last.table != e.Table || last.chain != chain && !(policy && !isBase(last.chain)) {
 			return fmt.Sprintf("the last rule it reached is %s", last)
 		}
 	case netfilter.Delivered, netfilter.Forwarded:

@@ -35,11 +35,24 @@ func (l *lab) reply(w *netfilter.Walker, t *trial, res *result) error {
 	if len(shots) == 0 {
 		return nil
 	}
-	obs, err := l.fire(shots)
-	if err != nil {
-		return err
+	var obs []*observation
+	var err error
+	if !t.single {
+		if obs, err = l.fire(shots); err != nil {
+			return err
+		}
 	}
 	for i, e := range from {
+		if t.single {
+			if w.Kernel.Recent, err = l.recentLists(); err != nil {
+				return err
+			}
+			one, err := l.fire(shots[i : i+1])
+			if err != nil {
+				return err
+			}
+			obs = append(obs, one...)
+		}
 		// Replies are judged by where they come out; the marks on the way are those of other rules.
 		v := compare(w.Reply(e), obs[i], false, true)
 		res.replies = append(res.replies, replied{v, to[i], obs[i]})
