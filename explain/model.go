@@ -67,6 +67,7 @@ func newModel(s *snapshot.Snapshot) *model {
 	}
 	m.intend()
 	m.kernel.ClusterRanges = m.clusterRanges()
+	m.kernel.Recent = recentLists(m.kernel.Host)
 	m.kernel.NewClient = true
 	m.walker = netfilter.Walker{Rulesets: m.rulesets, Kernel: m.kernel}
 	return m
@@ -117,6 +118,26 @@ func (m *model) privateBridges() []string {
 				}
 			}
 		}
+	}
+	return out
+}
+
+// recentLists are the captured lists of -m recent; nil when none were. Their stamps have no age that a file tells.
+func recentLists(h *host.Host) map[string]*netfilter.RecentList {
+	if !h.HasRecent {
+		return nil
+	}
+	out := make(map[string]*netfilter.RecentList, len(h.Recent))
+	for _, l := range h.Recent {
+		ages := make(map[string][]float64, len(l.Entries))
+		for _, e := range l.Entries {
+			unknown := make([]float64, max(len(e.Stamps), 1))
+			for i := range unknown {
+				unknown[i] = -1
+			}
+			ages[e.Addr.String()] = unknown
+		}
+		out[l.Name] = &netfilter.RecentList{Name: l.Name, Ages: ages}
 	}
 	return out
 }

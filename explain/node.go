@@ -27,7 +27,9 @@ func (m *model) whichNode(said string) (name, because string) {
 	var match []string
 	for _, n := range m.objects.Nodes {
 		captured := func(a netip.Addr) bool {
-			return slices.ContainsFunc(m.kernel.Host.Addrs, func(h host.Addr) bool { return h.Prefix.Addr() == a })
+			// The source that a route prefers is an address of this node, too.
+			return slices.ContainsFunc(m.kernel.Host.Addrs, func(h host.Addr) bool { return h.Prefix.Addr() == a }) ||
+				slices.ContainsFunc(m.kernel.Host.Routes, func(r host.Route) bool { return r.Src == a })
 		}
 		if slices.ContainsFunc(nodeAddrs(n.Node), captured) {
 			match = append(match, n.Name)

@@ -55,12 +55,11 @@ type Set struct {
 	Contains func(dirs []Dir, p *Packet) Answer
 }
 
-// RecentList is one list of -m recent: when each address was last seen, as ages in seconds at the time
-// of capture, oldest stamp last.
+// RecentList is one list of -m recent: when each address was seen, as ages in seconds at the time of capture.
 type RecentList struct {
 	Name string
-	// Ages by source address in RFC 5952 form; the smallest age is the newest stamp. Nil ages: present,
-	// stamps unreadable.
+	// Ages by source address in RFC 5952 form, one for each stamp. A negative age is not known: the kernel prints
+	// stamps in jiffies, and a file does not say what time it was. Nil: the list is there, its entries are not known.
 	Ages map[string][]float64
 }
 

@@ -54,9 +54,13 @@ func (m *Recent) Test(k *Kernel, _ Hook, p *Packet) Answer {
 		return Yes.Negate(m.Not)
 	}
 	addr := m.address(p)
-	hits := 0
+	hits, removed := 0, false
 	for _, u := range p.Recent {
-		if u.List == m.Name && u.Addr == addr {
+		switch {
+		case u.List != m.Name || u.Addr != addr:
+		case u.Removed:
+			hits, removed = 0, true
+		default:
 			hits++
 		}
 	}
@@ -67,7 +71,7 @@ func (m *Recent) Test(k *Kernel, _ Hook, p *Packet) Answer {
 	if hits >= need {
 		return Yes.Negate(m.Not)
 	}
-	if k.NewClient && !m.Dest {
+	if removed || k.NewClient && !m.Dest {
 		return No.Negate(m.Not)
 	}
 	ask := func(because string) Answer {
@@ -96,8 +100,11 @@ func (m *Recent) Test(k *Kernel, _ Hook, p *Packet) Answer {
 		return Yes.Negate(m.Not)
 	}
 	for _, age := range ages {
-		if m.Seconds == 0 || age <= float64(m.Seconds) {
+		switch {
+		case m.Seconds == 0 || age >= 0 && age <= float64(m.Seconds):
 			hits++
+		case age < 0:
+			return ask("the list holds stamps in jiffies, and the capture does not say what time it was")
 		}
 	}
 	return Is(hits >= need).Negate(m.Not)
@@ -127,8 +134,11 @@ func (m *Recent) address(p *Packet) netip.Addr {
 	return a
 }
 
-// Records is what --set, and --update that found the address, add to the list.
+// Records is what --set, and --update that found the address, add to the list, and what --remove takes from it.
 func (m *Recent) Records(p *Packet) (RecentUpdate, bool) {
+	if m.Op == RecentRemove && !m.Not {
+		return RecentUpdate{List: m.Name, Addr: m.address(p), Removed: true}, true
+	}
 	if m.Op != RecentSet && (m.Op != RecentRefresh || m.Not) {
 		return RecentUpdate{}, false
 	}

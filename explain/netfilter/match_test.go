@@ -62,7 +62,7 @@ func ip6(p *Packet) {
 func to(a string) func(*Packet) { return func(p *Packet) { p.Dst = netip.MustParseAddr(a) } }
 
 func seen(list string) func(*Packet) {
-	return func(p *Packet) { p.Recent = append(p.Recent, RecentUpdate{list, client}) }
+	return func(p *Packet) { p.Recent = append(p.Recent, RecentUpdate{List: list, Addr: client}) }
 }
 
 // kernel knows the addresses of a node with a bridge.

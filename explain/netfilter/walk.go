@@ -85,10 +85,11 @@ type Assumption struct {
 	Answer bool
 }
 
-// RecentUpdate is an address added to (or refreshed in) a list of -m recent.
+// RecentUpdate is an address added to (or refreshed in) a list of -m recent, or removed from it.
 type RecentUpdate struct {
-	List string
-	Addr netip.Addr
+	List    string
+	Addr    netip.Addr
+	Removed bool
 }
 
 // HopKind tells steps apart.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -78,12 +79,26 @@ func (l *lab) trial(g generator, seed, n int) *trial {
 	}
 	t.name = fmt.Sprintf("%d/%s/IPv%d/%v/%s", n, t.name, t.family, backends, variants[t.variant].name)
 	taken := make(map[uint16]bool)
+	portless := make(map[[2]netip.Addr]bool)
 	for range packetsPerRules {
 		s := l.shot(r, t.family, taken)
 		if t.survey {
 			s = s.of(pick(r, protocolsOf(t.family)))
 			if s.proto == netfilter.ProtoUDP && s.entry >= 0 && chance(r, 0.3) {
 				s.dst, s.dport = pools[t.family].node[0], 53 // a socket listens there
+			}
+		}
+		if s.proto == netfilter.ProtoDCCP || s.proto == protoOther {
+			// Connection tracking sees no ports in these: a second packet between the same addresses is of the same
+			// connection, and so may be one that is translated to them.
+			pair := [2]netip.Addr{s.src, s.dst}
+			if s.dst.Less(s.src) {
+				pair = [2]netip.Addr{s.dst, s.src}
+			}
+			if portless[pair] || !t.survey && len(portless) > 0 {
+				s = s.of(netfilter.ProtoTCP)
+			} else {
+				portless[pair] = true
 			}
 		}
 		t.shots = append(t.shots, s)

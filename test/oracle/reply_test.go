@@ -4,6 +4,7 @@ package oracle
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/svcnet/svcnet/explain/netfilter"
 )
@@ -55,9 +56,20 @@ func (l *lab) reply(w *netfilter.Walker, t *trial, res *result) error {
 		}
 		// Replies are judged by where they come out; the marks on the way are those of other rules.
 		v := compare(w.Reply(e), obs[i], false, true)
+		if v.wrong != "" && len(v.endings) == 1 && refusal(v.endings[0]) && len(obs[i].left)+len(obs[i].delivered) == 0 {
+			// The walk takes the way that the answer comes back for likely only, and tells a refusal in a note.
+			v.wrong = ""
+		}
 		res.replies = append(res.replies, replied{v, to[i], obs[i]})
 	}
 	return nil
+}
+
+// refusal tells whether the notes of an ending say that the kernel drops the packet where it comes in.
+func refusal(e netfilter.Ending) bool {
+	return slices.ContainsFunc(e.Notes, func(n string) bool {
+		return strings.HasPrefix(n, "if it comes in on ") && strings.Contains(n, "the kernel drops it")
+	})
 }
 
 // answer is the first answer to a packet that arrived, sent from where it arrived, with the ending as it really was:
