@@ -129,7 +129,7 @@ func (r *run) apply(b base, c *Chain, i int, m matched, stack []*Chain) []leavin
 	s := m.state
 	for _, match := range rule.Matches {
 		if rec, ok := match.(Recorder); ok {
-			if u, ok := rec.Records(&s.p); ok {
+			if u, ok := rec.Records(r.Kernel, &s.p); ok {
 				s.p.Recent = append(s.p.Recent[:len(s.p.Recent):len(s.p.Recent)], u)
 			}
 		}

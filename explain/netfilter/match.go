@@ -66,5 +66,5 @@ type RecentList struct {
 // Recorder is a match that, when its rule's tests all pass, remembers something about the packet: -m
 // recent --set and --update. Rules that hold one are run even when they have no target.
 type Recorder interface {
-	Records(p *Packet) (RecentUpdate, bool)
+	Records(k *Kernel, p *Packet) (RecentUpdate, bool)
 }

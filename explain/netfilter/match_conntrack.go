@@ -183,6 +183,8 @@ func (m *Conntrack) status(p *Packet) Answer {
 		unknown |= CTExpected
 	case p.State == StateRelated:
 		bits = CTExpected
+	case p.State == StateNew && p.Confirmed:
+		bits = CTConfirmed
 	case p.State != StateNew:
 		unknown = CTExpected | CTSeenReply | CTAssured | CTConfirmed
 	}

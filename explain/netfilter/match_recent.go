@@ -2,6 +2,7 @@ package netfilter
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -134,15 +135,33 @@ func (m *Recent) address(p *Packet) netip.Addr {
 	return a
 }
 
-// Records is what --set, and --update that found the address, add to the list, and what --remove takes from it.
-func (m *Recent) Records(p *Packet) (RecentUpdate, bool) {
-	if m.Op == RecentRemove && !m.Not {
-		return RecentUpdate{List: m.Name, Addr: m.address(p), Removed: true}, true
+// Records is what the match does to its list once it holds: --set adds a stamp and --remove forgets the address.
+// --update adds one too where it found enough stamps, and its negation where it found some but not enough.
+func (m *Recent) Records(k *Kernel, p *Packet) (RecentUpdate, bool) {
+	u := RecentUpdate{List: m.Name, Addr: m.address(p)}
+	switch {
+	case m.Op == RecentRemove && !m.Not:
+		u.Removed = true
+		return u, true
+	case m.Op == RecentSet, m.Op == RecentRefresh && !m.Not, m.Op == RecentRefresh && m.listed(k, p):
+		return u, true
 	}
-	if m.Op != RecentSet && (m.Op != RecentRefresh || m.Not) {
-		return RecentUpdate{}, false
+	return RecentUpdate{}, false
+}
+
+// listed tells whether the list is known to hold the packet's address.
+func (m *Recent) listed(k *Kernel, p *Packet) bool {
+	addr := m.address(p)
+	for _, u := range slices.Backward(p.Recent) {
+		if u.List == m.Name && u.Addr == addr {
+			return !u.Removed
+		}
 	}
-	return RecentUpdate{List: m.Name, Addr: m.address(p)}, true
+	if list := k.Recent[m.Name]; list != nil && !(k.NewClient && !m.Dest) {
+		_, ok := list.Ages[addr.String()]
+		return ok
+	}
+	return false
 }
 
 func (m *Recent) option(o *option) bool {

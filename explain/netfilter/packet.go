@@ -20,6 +20,9 @@ type Packet struct {
 	Mark, CTMark uint32
 	// State is the connection tracking state.
 	State CTState
+	// Confirmed is true once the packet's connection is in the table: for answers, and for a packet of the node
+	// to itself that comes around through lo.
+	Confirmed bool
 	// Zone is the connection tracking zone that a CT rule chose, empty for the usual one.
 	Zone string
 	// DNATed and SNATed are the conntrack status bits: the connection's destination or source has been translated.

@@ -105,7 +105,7 @@ func (r *run) send(s state) {
 		}
 		// Loopback keeps the packet's route and connection: the PREROUTING chains run, no second routing
 		// decision is made (ip_rcv_finish finds the route in place).
-		s.p.In, s.p.Out, s.p.Local = loopback, NoIface, false
+		s.p.In, s.p.Out, s.p.Local, s.p.Confirmed = loopback, NoIface, false, true
 		for _, s := range r.hook(Prerouting, []state{s}) {
 			r.deliver(s)
 		}
