@@ -143,14 +143,14 @@ func (m *Recent) Records(k *Kernel, p *Packet) (RecentUpdate, bool) {
 	case m.Op == RecentRemove && !m.Not:
 		u.Removed = true
 		return u, true
-	case m.Op == RecentSet, m.Op == RecentRefresh && !m.Not, m.Op == RecentRefresh && m.listed(k, p):
+	case m.Op == RecentSet, m.Op == RecentRefresh && !m.Not, m.Op == RecentRefresh && m.holds(k, p):
 		return u, true
 	}
 	return RecentUpdate{}, false
 }
 
-// listed tells whether the list is known to hold the packet's address.
-func (m *Recent) listed(k *Kernel, p *Packet) bool {
+// holds tells whether the list is known to hold the packet's address.
+func (m *Recent) holds(k *Kernel, p *Packet) bool {
 	addr := m.address(p)
 	for _, u := range slices.Backward(p.Recent) {
 		if u.List == m.Name && u.Addr == addr {

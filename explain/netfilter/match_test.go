@@ -415,7 +415,7 @@ func TestRecords(t *testing.T) {
 		"-m recent ! --update --name X --seconds 5":   "",
 		"-m recent --set":                             "DEFAULT 10.244.1.5",
 	} {
-		u, ok := parseMatch(t, save).(Recorder).Records(syn())
+		u, ok := parseMatch(t, save).(Recorder).Records(&Kernel{}, syn())
 		got := ""
 		if ok {
 			got = u.List + " " + u.Addr.String()

@@ -204,6 +204,7 @@ var matchKinds = []matchKind{
 	{name: "set", decidedAs: "setmatch", args: setArgs},
 	{name: "set", decidedAs: "setmatch", args: setArgs},
 	{name: "socket", hooks: pre | in, tables: "raw mangle filter", open: true, args: func(s *slot) string { return pick(s.r, []string{"", "--nowildcard", "--transparent"}) }},
+	{name: "socket", hooks: pre | in, tables: "raw mangle filter", open: true, args: func(s *slot) string { return pick(s.r, []string{"", "--nowildcard", "--transparent"}) }},
 	{name: "state", decidedAs: "conntrack", args: func(s *slot) string {
 		return s.not() + "--state " + pick(s.r, []string{"NEW", "ESTABLISHED,RELATED", "INVALID", "UNTRACKED"})
 	}},
