@@ -99,7 +99,7 @@ func (a *app) traceCommand() *cobra.Command {
 
 // trace answers the question and prints the document.
 func (a *app) trace(ctx context.Context, f *traceFlags, args []string) error {
-	print, err := f.output.printer(a)
+	show, err := f.output.printer(a)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (a *app) trace(ctx context.Context, f *traceFlags, args []string) error {
 		return err
 	}
 	w := bufio.NewWriter(a.Out)
-	if err := print(w, t); err != nil {
+	if err := show(w, t); err != nil {
 		return err
 	}
 	if err := w.Flush(); err != nil {

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,7 +94,11 @@ func TestVerdict(t *testing.T) {
 	} {
 		got := exitOK
 		if err := verdict(c.doc, c.failOn); err != nil {
-			got = err.(*exitError).code
+			var exit *exitError
+			if !errors.As(err, &exit) {
+				t.Fatalf("%s: %v is no exit code", c.name, err)
+			}
+			got = exit.code
 		}
 		if got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)

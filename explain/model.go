@@ -63,7 +63,7 @@ func newModel(s *snapshot.Snapshot) *model {
 		m.granted = append(m.granted, dataplane.TakeForGranted(rs)...)
 	}
 	if b := m.privateBridges(); len(b) > 0 && !m.kernel.Host.HasRoutes[4] && !m.kernel.Host.HasRoutes[6] {
-		m.granted = append(m.granted, fmt.Sprintf("routes were not captured: clients and backends are taken not to be behind %s, other programs' bridges", list(b, "or")))
+		m.granted = append(m.granted, fmt.Sprintf("routes were not captured: clients and backends are taken not to be behind %s, other programs' bridges", list(b)))
 	}
 	m.intend()
 	m.kernel.ClusterRanges = m.clusterRanges()

@@ -220,13 +220,13 @@ func who(cells []*report.Path, everybody map[string][]string) string {
 				j++
 			}
 		}
-		text := "to the " + list(same, "or")
+		text := "to the " + list(same)
 		if from := classes[kinds[i]]; len(from) > 0 {
-			text = "from " + list(from, "or") + " " + text
+			text = "from " + list(from) + " " + text
 		}
 		out = append(out, text)
 	}
-	return list(out, "or")
+	return list(out)
 }
 
 func mismatches(fs []report.Finding) []string {
@@ -261,14 +261,14 @@ func span(seconds int) string {
 	return ""
 }
 
-func list(words []string, and string) string {
+func list(words []string) string {
 	switch len(words) {
 	case 0:
 		return ""
 	case 1:
 		return words[0]
 	}
-	return strings.Join(words[:len(words)-1], ", ") + " " + and + " " + words[len(words)-1]
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f%%", share*100) }

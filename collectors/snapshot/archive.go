@@ -61,10 +61,10 @@ func (l *loader) untar(name string, in io.Reader, nesting int) {
 	t := tar.NewReader(end)
 	for files := 0; !l.full && l.fatal == nil; {
 		h, err := t.Next()
-		if err == io.EOF && end.zeros < tarBlock {
+		if errors.Is(err, io.EOF) && end.zeros < tarBlock {
 			err = errors.New("the archive ends without its end mark")
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return
 		}
 		if err != nil {
@@ -152,7 +152,7 @@ func (l *loader) damaged(name string, files int, err error) {
 	if l.full {
 		return
 	}
-	if err == errTotal {
+	if errors.Is(err, errTotal) {
 		l.stopTotal(name)
 		return
 	}

@@ -53,7 +53,7 @@ func unpacked(t *testing.T, data []byte) fstest.MapFS {
 	files := fstest.MapFS{}
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return files
 		}
 		if err != nil {

@@ -492,7 +492,7 @@ type breaking struct{ io.Reader }
 
 func (b breaking) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = errors.New("input/output error")
 	}
 	return n, err

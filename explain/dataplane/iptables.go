@@ -34,7 +34,7 @@ func Portals(rulesets []*netfilter.Ruleset, wanted func(servicePort string) bool
 					continue
 				}
 				for i := range c.Rules {
-					if p, ok := portal(t.Name, c.Name, &c.Rules[i], chains); ok && wanted(p.ServicePort) {
+					if p, ok := portal(c.Name, &c.Rules[i], chains); ok && wanted(p.ServicePort) {
 						p.Family = rs.Family
 						found[p] = true
 					}
@@ -60,7 +60,7 @@ var portalChains = map[string]bool{
 	"KUBE-PORTALS-CONTAINER": true, "KUBE-NODEPORT-CONTAINER": true,
 }
 
-func portal(table, chain string, r *netfilter.Rule, chains map[string]string) (Portal, bool) {
+func portal(chain string, r *netfilter.Rule, chains map[string]string) (Portal, bool) {
 	key, _, ok := ServicePortOf(r.Comment)
 	if jump, isJump := r.Target.(netfilter.Jump); isJump {
 		if perServiceID(chain) != "" && !strings.HasSuffix(r.Comment, " cluster IP") {

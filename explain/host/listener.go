@@ -6,7 +6,7 @@ import "net/netip"
 // one bound to any (inet_lookup_listener scores them so). A socket on [::] that may be IPv6-only counts for
 // IPv4 too, as most such sockets take both. Nil when none is known.
 func (h *Host) Listener(proto uint8, addr netip.Addr, port uint16) *Socket {
-	var any *Socket
+	var wild *Socket
 	for i := range h.Sockets {
 		s := &h.Sockets[i]
 		if s.Proto != proto || s.Port != port {
@@ -15,9 +15,9 @@ func (h *Host) Listener(proto uint8, addr netip.Addr, port uint16) *Socket {
 		switch {
 		case s.Addr == addr:
 			return s
-		case any == nil && (!s.Addr.IsValid() || s.Takes(addr) != No):
-			any = s
+		case wild == nil && (!s.Addr.IsValid() || s.Takes(addr) != No):
+			wild = s
 		}
 	}
-	return any
+	return wild
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"encoding/binary"
+	"errors"
 	"net/netip"
 	"os"
 	"strings"
@@ -59,7 +60,7 @@ func sendRaw(dst netip.Addr) error {
 
 // ignoreDrop accepts the error of a packet that OUTPUT dropped, as it does here with every one.
 func ignoreDrop(err error) error {
-	if err == syscall.EPERM {
+	if errors.Is(err, syscall.EPERM) {
 		return nil
 	}
 	return err

@@ -238,10 +238,10 @@ func (r *run) jump(b base, c *Chain, t Jump, step Hop, s state, stack []*Chain) 
 }
 
 // matters is false for rules that cannot change where a packet goes: counting and logging.
-func (rule *Rule) matters() bool {
-	switch rule.Target.(type) {
+func (r *Rule) matters() bool {
+	switch r.Target.(type) {
 	case nil, Continue:
-		for _, m := range rule.Matches {
+		for _, m := range r.Matches {
 			if _, ok := m.(Recorder); ok {
 				return true
 			}

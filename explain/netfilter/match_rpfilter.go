@@ -30,6 +30,9 @@ func (m *RPFilter) Test(k *Kernel, _ Hook, p *Packet) Answer {
 	switch {
 	case back.Type == "unicast" && m.Loose:
 		return Yes.Negate(m.Invert)
+	case back.Type == "unicast" && p.Family == IPv6 && back.Out != p.In.Name:
+		// ip6t_rpfilter looks for a route through the incoming interface alone, and takes a less specific one too.
+		back.Because = "whether a less specific route leads back through the incoming interface is not evaluated"
 	case back.Type == "unicast" && back.Out != "" && p.In.Known:
 		return Is(back.Out == p.In.Name).Negate(m.Invert)
 	case back.Type == "local" && !m.AcceptLocal:

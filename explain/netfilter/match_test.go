@@ -15,7 +15,6 @@ import (
 var (
 	client  = netip.MustParseAddr("10.244.1.5")
 	service = netip.MustParseAddr("10.96.0.10")
-	node    = netip.MustParseAddr("192.168.1.2")
 )
 
 // syn is the first packet of a pod's connection to a service.
@@ -411,7 +410,7 @@ func TestRecords(t *testing.T) {
 		"-m recent --set --name X --rdest":            "X 10.96.0.10",
 		"-m recent --update --name X":                 "X 10.244.1.5",
 		"-m recent --rcheck --name X":                 "",
-		"-m recent --remove":                          "",
+		"-m recent --remove":                          "DEFAULT 10.244.1.5",
 		"-m recent ! --update --name X --seconds 5":   "",
 		"-m recent --set":                             "DEFAULT 10.244.1.5",
 	} {

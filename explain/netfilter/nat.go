@@ -122,26 +122,26 @@ func (r *run) translate(b base, t *Translate, s state) []state {
 		}
 	}
 	toDst := b.hook == Prerouting || b.hook == Output
-	min, max := t.Min, t.Max
+	lo, hi := t.Min, t.Max
 	switch t.Kind {
 	case Redirect:
-		min, _ = r.redirectAddr(b.hook, &s)
-		max = min
+		lo, _ = r.redirectAddr(b.hook, &s)
+		hi = lo
 		s.toSelf = true
 	case Masquerade:
-		min, _ = r.masqueradeAddr(&s)
-		max = min
+		lo, _ = r.masqueradeAddr(&s)
+		hi = lo
 	case NetMap:
 		addr := s.p.Src
 		if toDst {
 			addr = s.p.Dst
 		}
-		min = inNetwork(t.Prefix, addr)
-		max = min
+		lo = inNetwork(t.Prefix, addr)
+		hi = lo
 	}
-	addrs := spreadAddrs(min, max)
+	addrs := spreadAddrs(lo, hi)
 	if addrs == nil {
-		return []state{s.note("%s spreads over more than %d addresses: the first stands for all", t.Kind, maxSpread).bind(t, toDst, min, 1)}
+		return []state{s.note("%s spreads over more than %d addresses: the first stands for all", t.Kind, maxSpread).bind(t, toDst, lo, 1)}
 	}
 	var out []state
 	for _, a := range addrs {
@@ -276,18 +276,18 @@ func (r *run) firstAddr(link string, family Family, onLink bool) (first netip.Ad
 }
 
 // spreadAddrs lists a range of addresses; one invalid address stands for "keep". Nil: too many.
-func spreadAddrs(min, max netip.Addr) []netip.Addr {
-	if !min.IsValid() || min == max || !max.IsValid() {
-		return []netip.Addr{min}
+func spreadAddrs(lo, hi netip.Addr) []netip.Addr {
+	if !lo.IsValid() || lo == hi || !hi.IsValid() {
+		return []netip.Addr{lo}
 	}
 	var out []netip.Addr
-	for a := min; a.IsValid() && a.Compare(max) <= 0; a = a.Next() {
+	for a := lo; a.IsValid() && a.Compare(hi) <= 0; a = a.Next() {
 		if out = append(out, a); len(out) > maxSpread {
 			return nil
 		}
 	}
 	if len(out) == 0 {
-		return []netip.Addr{min}
+		return []netip.Addr{lo}
 	}
 	return out
 }

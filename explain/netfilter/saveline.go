@@ -93,9 +93,9 @@ func (p *ruleReader) word(w string, not bool, r *Rule) {
 	case "-m", "--match":
 		p.match(o.value())
 	case "-j", "--jump":
-		p.jump(o.value(), false, r)
+		p.jump(o.value(), false)
 	case "-g", "--goto":
-		p.jump(o.value(), true, r)
+		p.jump(o.value(), true)
 	case "-s", "--source", "--src":
 		p.address(o, &r.Src, false)
 	case "-d", "--destination", "--dst":
@@ -193,7 +193,7 @@ func (p *ruleReader) match(name string) {
 }
 
 // jump opens the target.
-func (p *ruleReader) jump(name string, isGoto bool, r *Rule) {
+func (p *ruleReader) jump(name string, isGoto bool) {
 	if name == "" {
 		const why = "names no target"
 		p.fail("-j", why)

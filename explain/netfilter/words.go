@@ -60,12 +60,3 @@ func (w *words) quoted(start int) string {
 	w.i, w.open = len(s), true
 	return b.String()
 }
-
-// peek returns the next word without taking it.
-func (w *words) peek() (word string, ok bool) {
-	ahead := *w
-	return ahead.next()
-}
-
-// rest is what has not been taken, without blanks at its ends.
-func (w *words) rest() string { return strings.TrimSpace(w.s[w.i:]) }

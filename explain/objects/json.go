@@ -13,7 +13,7 @@ func (d *decoder) json(data []byte) bool {
 	s := &scanner{data: data}
 	at := &lines{data: data, line: 1}
 	for first := true; ; first = false {
-		start := s.pos
+		start := 0
 		switch s.next() {
 		case 0:
 			return true

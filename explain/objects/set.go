@@ -24,6 +24,7 @@ type Evidence struct {
 
 // The decoded kinds, each with its evidence.
 type (
+	// Service is a Service of v1.
 	Service struct {
 		*corev1.Service
 		Evidence
@@ -33,22 +34,27 @@ type (
 		*discoveryv1.EndpointSlice
 		Evidence
 	}
+	// Endpoints is an Endpoints object of v1.
 	Endpoints struct {
 		*corev1.Endpoints
 		Evidence
 	}
+	// Node is a Node of v1.
 	Node struct {
 		*corev1.Node
 		Evidence
 	}
+	// Pod is a Pod of v1.
 	Pod struct {
 		*corev1.Pod
 		Evidence
 	}
+	// Namespace is a Namespace of v1.
 	Namespace struct {
 		*corev1.Namespace
 		Evidence
 	}
+	// ConfigMap is a ConfigMap of v1.
 	ConfigMap struct {
 		*corev1.ConfigMap
 		Evidence

@@ -46,7 +46,7 @@ func run(services, endpoints, rounds int) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	small, big := scale.IPTablesSave(services, endpoints), scale.IPTablesSave(5*services, endpoints)
 	file := filepath.Join(dir, "iptables-save.txt")
 	if err := os.WriteFile(file, small, 0o600); err != nil {

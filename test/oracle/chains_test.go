@@ -191,11 +191,13 @@ func (g *generator) addOpen(r *rand.Rand, rs *ruleset) {
 				if !k.open || c.policy == "-" || !k.allowed(s) {
 					continue
 				}
-				rule := s.address("-d") + " "
-				if k.protos != nil {
-					rule += fmt.Sprintf("-p %d ", pick(r, k.protos))
+				for range 3 {
+					rule := s.address("-d") + " "
+					if k.protos != nil {
+						rule += fmt.Sprintf("-p %d ", pick(r, k.protos))
+					}
+					c.rules = append([]string{rule + k.tests + "-j " + k.name + " " + k.args(s)}, c.rules...)
 				}
-				c.rules = append([]string{rule + k.tests + "-j " + k.name + " " + k.args(s)}, c.rules...)
 			}
 		}
 	}

@@ -172,6 +172,21 @@ type verdict struct {
 	endings []netfilter.Ending
 }
 
+// questions are the kinds of what the walk left open, by the first word of the question.
+func (v verdict) questions() map[string]bool {
+	out := make(map[string]bool)
+	for _, e := range v.endings {
+		if e.Verdict == netfilter.UnknownVerdict {
+			out["verdict"] = true
+		}
+		for _, a := range e.Assumed {
+			word, _, _ := strings.Cut(a.Fact.Key, " ")
+			out[word] = true
+		}
+	}
+	return out
+}
+
 // compare sets what was seen beside the endings of the walk.
 func compare(endings []netfilter.Ending, o *observation, traced, branched bool) verdict {
 	v := verdict{decided: true, endings: endings}

@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/svcnet/svcnet/explain/netfilter"
 	"golang.org/x/sys/unix"
+
+	"github.com/svcnet/svcnet/explain/netfilter"
 )
 
 // A shot is a packet with the way it enters the node.
@@ -136,9 +137,9 @@ func sendFromNode(s shot) (refused, err error) {
 		kind, proto, packet = unix.SOCK_DGRAM, 0, s.transport()[8:]
 	}
 	// The owner that -m owner sees is the file system user at the time of opening.
-	unix.RawSyscall(unix.SYS_SETFSUID, uintptr(s.uid), 0, 0)
+	_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, uintptr(s.uid), 0, 0)
 	fd, err := unix.Socket(domain, kind|unix.SOCK_CLOEXEC, proto)
-	unix.RawSyscall(unix.SYS_SETFSUID, 0, 0, 0)
+	_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, 0, 0, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open socket: %w", err)
 	}

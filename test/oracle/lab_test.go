@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/svcnet/svcnet/explain/host"
 	"golang.org/x/sys/unix"
+
+	"github.com/svcnet/svcnet/explain/host"
 )
 
 // bridge is the node's bridge, behind which pods are.

@@ -110,6 +110,7 @@ var matchKinds = []matchKind{
 	{name: "connmark", decidedAs: "connmarkmatch", args: func(s *slot) string { return s.not() + "--mark " + s.mark() }},
 	{name: "conntrack", args: conntrackArgs},
 	{name: "conntrack", args: conntrackArgs},
+	{name: "conntrack", open: true, args: func(s *slot) string { return s.not() + "--ctexpire 0:432000" }},
 	{name: "conntrack", protos: portProtos[:3], args: func(s *slot) string {
 		return s.not() + pick(s.r, []string{"--ctorigsrcport ", "--ctrepldstport "}) + s.sports()
 	}},
@@ -214,6 +215,7 @@ var matchKinds = []matchKind{
 	}},
 	{name: "tcp", protos: []uint8{netfilter.ProtoTCP}, args: tcpArgs},
 	{name: "tcp", protos: []uint8{netfilter.ProtoTCP}, args: tcpArgs},
+	{name: "tcp", protos: []uint8{netfilter.ProtoTCP}, open: true, args: func(s *slot) string { return s.not() + "--tcp-option " + pick(s.r, []string{"2", "8"}) }},
 	{name: "tcpmss", protos: []uint8{netfilter.ProtoTCP}, open: true, args: func(s *slot) string { return s.not() + "--mss " + pick(s.r, []string{"1460", "500:600", "1000:2000"}) }},
 	{name: "time", open: true, args: func(s *slot) string {
 		return pick(s.r, []string{"--timestart 00:00 --timestop 12:00", "--timestart 12:00 --timestop 23:59", "--datestart 2001-01-01", "--datestop 2001-01-01",
@@ -265,7 +267,7 @@ func conntrackArgs(s *slot) string {
 	case 8:
 		return s.not() + "--ctstatus " + pick(s.r, []string{"NONE", "EXPECTED", "SEEN_REPLY", "ASSURED", "CONFIRMED", "NONE,CONFIRMED"})
 	}
-	return pick(s.r, []string{"--ctdir ORIGINAL", "--ctdir REPLY", s.not() + "--ctexpire 0:432000"})
+	return pick(s.r, []string{"--ctdir ORIGINAL", "--ctdir REPLY"})
 }
 
 func statisticArgs(s *slot) string {
@@ -277,15 +279,13 @@ func statisticArgs(s *slot) string {
 }
 
 func tcpArgs(s *slot) string {
-	switch s.r.IntN(6) {
+	switch s.r.IntN(5) {
 	case 0, 1:
 		return s.not() + "--dport " + s.ports()
 	case 2:
 		return s.not() + "--sport " + s.sports()
 	case 3:
 		return pick(s.r, []string{"--syn", "! --syn", s.not() + "--tcp-flags SYN,RST SYN", s.not() + "--tcp-flags ALL NONE", s.not() + "--tcp-flags FIN,ACK ACK"})
-	case 4:
-		return s.not() + "--tcp-option " + pick(s.r, []string{"2", "8"})
 	}
 	return "--sport " + s.sports() + " --dport " + s.ports()
 }

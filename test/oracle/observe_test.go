@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/svcnet/svcnet/explain/netfilter"
 	"golang.org/x/sys/unix"
+
+	"github.com/svcnet/svcnet/explain/netfilter"
 )
 
 // silence is how long nothing must have arrived anywhere before a batch of packets counts as through. The whole

@@ -84,7 +84,7 @@ func (l *lab) trial(g generator, seed, n int) *trial {
 		s := l.shot(r, t.family, taken)
 		if t.survey {
 			s = s.of(pick(r, protocolsOf(t.family)))
-			if s.proto == netfilter.ProtoUDP && s.entry >= 0 && chance(r, 0.3) {
+			if s.proto == netfilter.ProtoUDP && s.entry >= 0 && chance(r, 0.5) {
 				s.dst, s.dport = pools[t.family].node[0], 53 // a socket listens there
 			}
 		}
@@ -223,6 +223,9 @@ func TestKernel(t *testing.T) {
 				continue
 			case !v.decided:
 				undecided++
+				for question := range v.questions() {
+					count["undecided "+question]++
+				}
 			case v.random:
 				count["random"]++
 			default:

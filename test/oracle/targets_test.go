@@ -118,10 +118,10 @@ var targetKinds = []targetKind{
 	{name: "SNAT", weight: 6, tables: "nat", hooks: in | post, protos: natPorts, args: func(s *slot) string {
 		return fmt.Sprintf("--to-source %s-%d%s", netip.AddrPortFrom(s.pool.node[s.r.IntN(3)], 50000), 51000, pick(s.r, []string{"", " --random-fully"}))
 	}},
-	{name: "SNPT", weight: 15, tables: "mangle", hooks: post, family: netfilter.IPv6, open: true, args: func(s *slot) string {
+	{name: "SNPT", weight: 30, tables: "mangle", hooks: post, family: netfilter.IPv6, open: true, args: func(s *slot) string {
 		return "--src-pfx fd44:1::/64 --dst-pfx fd99:1::/64"
 	}},
-	{name: "SYNPROXY", weight: 12, tables: "filter", hooks: in | fwd, protos: tcpOnly, open: true, args: func(s *slot) string { return "--sack-perm --mss 1460" }},
+	{name: "SYNPROXY", weight: 20, tables: "filter", hooks: in | fwd, protos: tcpOnly, open: true, args: func(s *slot) string { return "--sack-perm --mss 1460" }},
 	{name: "TCPMSS", weight: 1, tables: "mangle filter", hooks: fwd | out | post, protos: tcpOnly, tests: "-m tcp --tcp-flags SYN,RST SYN ", args: func(s *slot) string {
 		return pick(s.r, []string{"--set-mss 1000", "--clamp-mss-to-pmtu"})
 	}},

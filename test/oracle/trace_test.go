@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/svcnet/svcnet/explain/netfilter"
 	"golang.org/x/sys/unix"
+
+	"github.com/svcnet/svcnet/explain/netfilter"
 )
 
 // traceGroup is the NFLOG group of the rules that the harness puts in front of the generated ones.

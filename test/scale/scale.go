@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -110,8 +111,7 @@ func share(n int) string {
 	if n == 1 {
 		return ""
 	}
-	var written float64
-	fmt.Sscanf(fmt.Sprintf("%0.10f", 1/float64(n)), "%f", &written)
+	written := math.Round(1e10/float64(n)) / 1e10
 	kept := float64(uint64(written*(1<<31)+0.5)) / (1 << 31)
 	return fmt.Sprintf(" -m statistic --mode random --probability %.11f", kept)
 }
