@@ -26,7 +26,8 @@ func (m *RPFilter) Test(k *Kernel, _ Hook, p *Packet) Answer {
 	if m.ValidMark {
 		mark = p.Mark
 	}
-	back := k.Host.Route(host.Query{Dst: p.Src, Mark: mark, Local: true})
+	// The lookup is that of a packet back: from the destination to the source, as if it came in on lo.
+	back := k.Host.Route(host.Query{Src: p.Dst, Dst: p.Src, Mark: mark, In: loopback.Name, InKnown: true})
 	switch {
 	case back.Type == "unicast" && m.Loose:
 		return Yes.Negate(m.Invert)
