@@ -48,6 +48,7 @@ func run(services, endpoints, rounds int) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	small, big := scale.IPTablesSave(services, endpoints), scale.IPTablesSave(5*services, endpoints)
+	smallText, bigText := string(small), string(big)
 	file := filepath.Join(dir, "iptables-save.txt")
 	if err := os.WriteFile(file, small, 0o600); err != nil {
 		return err
@@ -62,7 +63,7 @@ func run(services, endpoints, rounds int) error {
 			return err
 		}
 		unit = append(unit, d)
-		parse = append(parse, cpu(func() { err = parsed(small) }))
+		parse = append(parse, cpu(func() { err = parsed(smallText) }))
 		if err != nil {
 			return err
 		}
@@ -70,7 +71,7 @@ func run(services, endpoints, rounds int) error {
 		if err != nil {
 			return err
 		}
-		parseBig = append(parseBig, cpu(func() { err = parsed(big) }))
+		parseBig = append(parseBig, cpu(func() { err = parsed(bigText) }))
 		if err != nil {
 			return err
 		}
@@ -96,8 +97,8 @@ func awk(file string) (time.Duration, error) {
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
 
-func parsed(text []byte) error {
-	rs, err := netfilter.ParseSave(string(text), "iptables-save.txt", netfilter.Hint{})
+func parsed(text string) error {
+	rs, err := netfilter.ParseSave(text, "iptables-save.txt", netfilter.Hint{})
 	if err == nil && len(rs) != 1 {
 		err = fmt.Errorf("parse: %d rulesets", len(rs))
 	}
