@@ -208,6 +208,12 @@ func (m *model) notFound(o TraceOptions) string {
 	if len(elsewhere) > 0 {
 		return text + fmt.Sprintf(" (there is one in namespace %s: add -n %s)", strings.Join(elsewhere, ", "), elsewhere[0])
 	}
+	// What was cut off or could not be read is no proof that there is no such Service.
+	for _, s := range m.sources {
+		if (strings.HasPrefix(s.Name, "iptables") || s.Name == string(snapshot.Objects)) && !snapshot.Status(s.Status).Answers() {
+			return text + fmt.Sprintf(", as far as they could be read: %s is %s (%s)", s.File, s.Status, s.Error)
+		}
+	}
 	return text
 }
 
