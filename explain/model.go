@@ -17,15 +17,14 @@ import (
 
 // model is a snapshot as data: rules, host, objects, the proxy's traits, and what the objects intend.
 type model struct {
-	node        string
-	nodeBecause string
-	rulesets    []*netfilter.Ruleset
-	kernel      *netfilter.Kernel
-	walker      netfilter.Walker
-	objects     *objects.Set
-	proxy       traits.Proxy
-	plan        *intent.Plan
-	sources     []report.Source
+	node     string
+	rulesets []*netfilter.Ruleset
+	kernel   *netfilter.Kernel
+	walker   netfilter.Walker
+	objects  *objects.Set
+	proxy    traits.Proxy
+	plan     *intent.Plan
+	sources  []report.Source
 	// emptyRules tells that a capture of rules was read and held none.
 	emptyRules bool
 	// granted is what was taken for granted for every path: jumps that a partial capture lacks, that clients
@@ -57,7 +56,7 @@ func newModel(s *snapshot.Snapshot) *model {
 		r.configMap(c)
 	}
 	m.proxy = traits.Derive(r.traits)
-	m.node, m.nodeBecause = m.whichNode(s.Node)
+	m.node = m.whichNode(s.Node)
 	m.knowNode()
 	for _, rs := range m.rulesets {
 		m.granted = append(m.granted, dataplane.TakeForGranted(rs)...)

@@ -14,14 +14,13 @@ import (
 
 // whichNode finds out whose evidence this is: what the snapshot or the user says, the proxy's own node name
 // if a Node has it, the one Node whose addresses the captured interfaces carry, or the only Node there is.
-// because says which of these it was.
-func (m *model) whichNode(said string) (name, because string) {
+func (m *model) whichNode(said string) string {
 	if said != "" {
-		return said, "as given"
+		return said
 	}
 	if n := m.proxy.NodeName; n != "" {
 		if _, ok := m.objects.Node(n); ok {
-			return n, "the proxy's own node name"
+			return n
 		}
 	}
 	var match []string
@@ -36,12 +35,12 @@ func (m *model) whichNode(said string) (name, because string) {
 		}
 	}
 	if len(match) == 1 {
-		return match[0], "its addresses are those of the captured interfaces"
+		return match[0]
 	}
 	if len(m.objects.Nodes) == 1 {
-		return m.objects.Nodes[0].Name, "the only Node object"
+		return m.objects.Nodes[0].Name
 	}
-	return "", ""
+	return ""
 }
 
 // adoptNode takes the question's word for whose evidence this is, where nothing else says: who asks what becomes
@@ -64,7 +63,7 @@ func (m *model) adoptNode(src, dst netip.Addr, origin string) {
 		default:
 			continue
 		}
-		m.node, m.nodeBecause = n.Name, because
+		m.node = n.Name
 		m.granted = append(m.granted, fmt.Sprintf("the rules are taken to be those of node %s: %s (--node NAME says otherwise)", n.Name, because))
 		m.kernel.Host.AnyNodeAddrs = nil
 		m.knowNode()

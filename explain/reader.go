@@ -110,37 +110,28 @@ func (r *reader) read(e *snapshot.Evidence) {
 
 // rules reads a capture of iptables rules.
 func (r *reader) rules(e *snapshot.Evidence, parse func(string, string, netfilter.Hint) ([]*netfilter.Ruleset, error), src *report.Source, fail func(snapshot.Status, string, ...any)) {
-	rulesets, err := parse(string(e.Data), e.File, netfilter.Hint{Family: netfilter.Family(e.Family), Backend: netfilter.Backend(e.Backend)})
+	text := string(e.Data)
+	rulesets, err := parse(text, e.File, netfilter.Hint{Family: netfilter.Family(e.Family), Backend: netfilter.Backend(e.Backend)})
 	if err != nil {
 		fail(snapshot.Failed, "%v", err)
 		return
 	}
-	netfilter.MarkPartial(rulesets, string(e.Data))
+	netfilter.MarkPartial(rulesets, text)
 	r.model.rulesets = append(r.model.rulesets, rulesets...)
 	for _, rs := range rulesets {
 		if n := len(rs.Problems); n > 0 {
 			p := rs.Problems[0]
 			status := snapshot.Status(src.Status)
-			if e.Format == snapshot.IPTablesSave && incomplete(rs) {
+			if e.Format == snapshot.IPTablesSave && rs.Partial() {
 				status = snapshot.Truncated
 			}
-			text := fmt.Sprintf("line %d: %s", p.Line, p.Why)
+			said := fmt.Sprintf("line %d: %s", p.Line, p.Why)
 			if n > 1 {
-				text += fmt.Sprintf(" (and %d more lines)", n-1)
+				said += fmt.Sprintf(" (and %d more lines)", n-1)
 			}
-			fail(status, "%s", text)
+			fail(status, "%s", said)
 		}
 	}
-}
-
-// incomplete tells whether a saved ruleset stops before its end.
-func incomplete(rs *netfilter.Ruleset) bool {
-	for _, t := range rs.Tables {
-		if !t.Complete {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *reader) objects(e *snapshot.Evidence, src *report.Source, fail func(snapshot.Status, string, ...any)) {

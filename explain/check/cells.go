@@ -9,6 +9,13 @@ import (
 	"github.com/svcnet/svcnet/explain/report"
 )
 
+// What several checks say of a kube-proxy that does not keep up.
+const (
+	proxyStopped = "kube-proxy on this node has stopped, hangs, or cannot reach the API server"
+	syncFailed   = "its last sync failed (look for iptables-restore errors in its log)"
+	restartProxy = "find out whether kube-proxy still syncs (its log, /healthz); restarting it on this node rewrites all rules"
+)
+
 // byEndpoint gathers what one backend shows in the cells of a port, so that one broken endpoint is one
 // finding and not one for each way to reach it.
 type byEndpoint struct {

@@ -26,10 +26,10 @@ var missingEndpointRule = Check{ID: "missing-endpoint-rule", Severity: Error, Ru
 			Want:    percent(*e.first.Intended), Got: "0.0% at " + strings.Join(e.seen, ", "),
 			Evidence: []report.Evidence{p.objectEvidence()},
 			Causes: []string{
-				"kube-proxy on this node has stopped, hangs, or cannot reach the API server",
-				"its last sync failed (look for iptables-restore errors in its log)",
+				proxyStopped,
+				syncFailed,
 			},
-			Remedy: "find out whether kube-proxy still syncs (its log, /healthz); restarting it on this node rewrites all rules",
+			Remedy: restartProxy,
 		})
 	}
 	return out

@@ -18,7 +18,7 @@ var notReadyEndpointUsed = Check{ID: "not-ready-endpoint-used", Severity: Error,
 			Want:    "no traffic", Got: percent(e.share) + " at " + strings.Join(e.seen, ", "),
 			Evidence: append(rules(e.first), p.objectEvidence()),
 			Causes:   []string{"the endpoint turned unready after kube-proxy's last successful sync on this node"},
-			Remedy:   "find out whether kube-proxy still syncs (its log, /healthz); restarting it on this node rewrites all rules",
+			Remedy:   restartProxy,
 		})
 	}
 	return out

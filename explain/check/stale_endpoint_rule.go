@@ -18,11 +18,11 @@ var staleEndpointRule = Check{ID: "stale-endpoint-rule", Severity: Error, Run: f
 			Want:    "no traffic", Got: percent(e.share) + " at " + strings.Join(e.seen, ", "),
 			Evidence: append(rules(e.first), p.objectEvidence()),
 			Causes: []string{
-				"kube-proxy on this node has stopped, hangs, or cannot reach the API server",
-				"its last sync failed (look for iptables-restore errors in its log)",
+				proxyStopped,
+				syncFailed,
 				"a partial sync left the chain behind (kube-proxy 1.27 and newer rewrites only chains of changed Services)",
 			},
-			Remedy: "find out whether kube-proxy still syncs (its log, /healthz); restarting it on this node rewrites all rules",
+			Remedy: restartProxy,
 		})
 	}
 	return out

@@ -41,7 +41,7 @@ func unserved(p Port, what string, results ...report.Result) []report.Finding {
 					"kube-proxy on this node has not synced since the Service or its endpoints appeared",
 					"kube-proxy's rules were flushed (a firewall reload, a network plugin's restart)",
 				},
-				Remedy: "find out whether kube-proxy still syncs (its log, /healthz); restarting it on this node rewrites all rules",
+				Remedy: restartProxy,
 			}}
 		}
 	}

@@ -1,5 +1,7 @@
 package netfilter
 
+import "slices"
+
 // MarkPartial marks the chains of which a capture may lack rules, so that a walk that falls off their end does
 // not take what was cut off for what is not there. text is the capture that the rulesets were read from.
 //
@@ -9,6 +11,9 @@ package netfilter
 //     "Chain" line), the capture has the rules that somebody selected.
 //   - Where "..." stands for what was left out, any chain of the text may lack rules.
 func MarkPartial(rulesets []*Ruleset, text string) {
+	if !slices.ContainsFunc(rulesets, (*Ruleset).Partial) {
+		return
+	}
 	elided, saved := false, false
 	for in := (lines{text: plain(text)}); ; {
 		line, ok := in.next()

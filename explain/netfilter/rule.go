@@ -1,6 +1,9 @@
 package netfilter
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Family is the address family of a ruleset or packet: 4 or 6, as in IPv4 and IPv6.
 type Family uint8
@@ -48,6 +51,11 @@ func (r *Ruleset) Table(name string) *Table {
 		}
 	}
 	return nil
+}
+
+// Partial tells whether the capture does not vouch for every chain and rule of every table that it has.
+func (r *Ruleset) Partial() bool {
+	return slices.ContainsFunc(r.Tables, func(t *Table) bool { return !t.Complete })
 }
 
 // Problem is a line of a capture that could not be read.
