@@ -1,8 +1,8 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 
@@ -18,19 +18,25 @@ type evidence struct {
 	files     []string
 	node      string
 	demo      bool
+	alsoLive  bool
 	verbosity int
+	live      live
+	// pods are those whose network namespaces a live reading looks into, as NAMESPACE/NAME.
+	pods []string
 }
 
 func (e *evidence) addFlags(c *cobra.Command) {
 	c.Flags().StringArrayVarP(&e.files, "filename", "f", nil, "File, folder or archive with evidence of one node, or - for standard input (repeatable)")
 	c.Flags().StringVar(&e.node, "node", "", "Name of the node whose evidence this is, where nothing in it says so")
 	c.Flags().BoolVar(&e.demo, "demo", false, "Use a recorded node that comes with the program")
+	c.Flags().BoolVar(&e.alsoLive, "live", false, "Read this machine beside the files of -f, whose objects stand in for the API's")
+	e.live.addFlags(c)
 	c.Flags().IntVarP(&e.verbosity, "v", "v", 0, "Level of detail on standard error; 1 lists what every file was taken for")
 }
 
 // load reads the evidence into a snapshot.
-func (e *evidence) load(stdin io.Reader) (*snapshot.Snapshot, error) {
-	s, err := e.read(stdin)
+func (e *evidence) load(ctx context.Context, a *app) (*snapshot.Snapshot, error) {
+	s, err := e.read(ctx, a)
 	if err != nil {
 		return nil, err
 	}
@@ -40,21 +46,39 @@ func (e *evidence) load(stdin io.Reader) (*snapshot.Snapshot, error) {
 	return s, nil
 }
 
-func (e *evidence) read(stdin io.Reader) (*snapshot.Snapshot, error) {
+// offline tells whether files or the recorded node are read and nothing else.
+func (e *evidence) offline() bool { return e.demo || len(e.files) > 0 && !e.alsoLive }
+
+func (e *evidence) read(ctx context.Context, a *app) (*snapshot.Snapshot, error) {
+	if flag := e.live.asked(); flag != "" && e.offline() {
+		return nil, usage("%s is for reading a live node, and with -f or --demo nothing is read but files: leave it out, or add --live", flag)
+	}
 	switch {
-	case e.demo && len(e.files) > 0:
-		return nil, usage("--demo brings its own files: leave out -f, or --demo")
+	case e.demo && (len(e.files) > 0 || e.alsoLive):
+		return nil, usage("--demo brings its own files: leave out -f and --live, or --demo")
 	case e.demo:
 		files, err := demo.Node()
 		if err != nil {
 			return nil, fmt.Errorf("open the recorded node: %w", err)
 		}
 		return snapshot.LoadFS(files, "demo")
+	case e.offline():
+		return snapshot.Load(e.files, a.In)
 	case len(e.files) == 0:
-		return nil, usage("nothing to read: name files with -f (iptables-save output, `kubectl get services,endpointslices,nodes -A -o yaml`, …) " +
-			"or try --demo; reading a live node is not in this version yet")
+		return e.live.read(ctx, a, e.node, e.pods)
 	}
-	return snapshot.Load(e.files, stdin)
+	files, err := snapshot.Load(e.files, a.In)
+	if err != nil {
+		return nil, err
+	}
+	if len(files.Of(snapshot.Objects)) > 0 {
+		e.live.noAPI = true
+	}
+	read, err := e.live.read(ctx, a, e.node, e.pods)
+	if err != nil {
+		return nil, err
+	}
+	return merge(read, files)
 }
 
 // list says what every piece of evidence was taken for.

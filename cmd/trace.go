@@ -42,7 +42,7 @@ type traceFlags struct {
 }
 
 func (a *app) traceCommand() *cobra.Command {
-	f := &traceFlags{output: newOutput()}
+	f := &traceFlags{output: newOutput(), evidence: evidence{live: newLive()}}
 	c := &cobra.Command{
 		Use:   "trace (TYPE/NAME | --to ADDRESS:PORT/PROTOCOL --from CLIENT)",
 		Short: "Show the path of packets to a Service, or of one packet",
@@ -50,10 +50,14 @@ func (a *app) traceCommand() *cobra.Command {
 			"of client the chains, the backends with the share of connections each gets, whether the backend sees " +
 			"the client's address, and where any of it differs from what Services and EndpointSlices ask for.\n\n" +
 			"With --to, show the path of one packet.\n\n" +
-			"Evidence comes from files: what is in a file decides what it is, names only help. A source that could " +
-			"not be read is named as such and never taken for empty.\n\n" + exitStatus,
+			"Without -f the machine that this runs on is read, with objects from the API server. Looking changes " +
+			"nothing. With -f evidence comes from files: what is in a file decides what it is, names only help. A " +
+			"source that could not be read is named as such and never taken for empty.\n\n" + exitStatus,
 		Example: fmt.Sprintf(`  # A recorded node, to see what this looks like
   %[1]s trace svc/web --demo
+
+  # This machine, which is a node
+  sudo %[1]s trace svc/web -n store
 
   # From files taken on a node and from the API
   iptables-save -c > iptables-save.txt
@@ -106,11 +110,19 @@ func (a *app) trace(ctx context.Context, f *traceFlags, args []string) error {
 	if !slices.Contains(failLevels, f.failOn) {
 		return usage("--fail-on %s is not one of: %s", f.failOn, strings.Join(failLevels, ", "))
 	}
+	if !f.namespaceSet && !f.evidence.offline() {
+		if ns := f.evidence.live.namespace(); ns != "" {
+			f.namespace = ns
+		}
+	}
 	o, err := a.question(f, args)
 	if err != nil {
 		return err
 	}
-	s, err := f.evidence.load(a.In)
+	if o.FromPod != "" {
+		f.evidence.pods = []string{o.FromPod}
+	}
+	s, err := f.evidence.load(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -252,10 +264,10 @@ func lower(all []string) []string {
 
 // completeService offers the Services that the evidence named so far has. Errors offer nothing.
 func (a *app) completeService(f *traceFlags, args []string) []string {
-	if len(args) > 0 || !f.evidence.demo && (len(f.evidence.files) == 0 || slices.Contains(f.evidence.files, "-")) {
+	if len(args) > 0 || !f.evidence.offline() || slices.Contains(f.evidence.files, "-") {
 		return nil
 	}
-	s, err := f.evidence.load(a.In)
+	s, err := f.evidence.load(context.Background(), a)
 	if err != nil {
 		return nil
 	}

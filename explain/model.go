@@ -25,8 +25,10 @@ type model struct {
 	proxy    traits.Proxy
 	plan     *intent.Plan
 	sources  []report.Source
-	// emptyRules tells that a capture of rules was read and held none.
-	emptyRules bool
+	// rules is what became of the captures of IPv4 and IPv6 rules.
+	rules [2]rulesRead
+	// foreignTables are nftables tables that nobody evaluates here.
+	foreignTables []string
 	// granted is what was taken for granted for every path: jumps that a partial capture lacks, that clients
 	// are not behind other programs' bridges.
 	granted []string
@@ -64,6 +66,7 @@ func newModel(s *snapshot.Snapshot) *model {
 	if b := m.privateBridges(); len(b) > 0 && !m.kernel.Host.HasRoutes[4] && !m.kernel.Host.HasRoutes[6] {
 		m.granted = append(m.granted, fmt.Sprintf("routes were not captured: clients and backends are taken not to be behind %s, other programs' bridges", list(b)))
 	}
+	m.granted = append(m.granted, m.beside()...)
 	m.intend()
 	m.kernel.ClusterRanges = m.clusterRanges()
 	m.kernel.Recent = recentLists(m.kernel.Host)
@@ -83,19 +86,6 @@ func (m *model) knowNode() {
 	}
 	m.kernel.Host.NodeAddrs = nodeAddrs(n)
 	m.kernel.Host.PodCIDRs = append(podCIDRs(n, netfilter.IPv4), podCIDRs(n, netfilter.IPv6)...)
-}
-
-// unread says why no answer about the rules of a family is possible: none of them were read. It is empty where
-// some were, or where a capture says that there are none.
-func (m *model) unread(family netfilter.Family) string {
-	if m.emptyRules || slices.ContainsFunc(m.rulesets, func(rs *netfilter.Ruleset) bool { return rs.Family == family }) {
-		return ""
-	}
-	program := "iptables"
-	if family == netfilter.IPv6 {
-		program = "ip6tables"
-	}
-	return fmt.Sprintf("no %s rules were read: nothing says what the node does (give `%s-save` output with -f)", program, program)
 }
 
 // privateBridges are the bridges of other programs that filter rules name.

@@ -3,6 +3,7 @@ package explain
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
@@ -53,8 +54,15 @@ func (r *reader) read(e *snapshot.Evidence) {
 		src.Name = "unrecognised"
 	}
 	defer func() { r.model.sources = append(r.model.sources, src) }()
-	if _, rules := rulesetParsers[e.Format]; rules && (e.Status == snapshot.Empty || e.Status == snapshot.Absent) {
-		r.model.emptyRules = true
+	if _, rules := rulesetParsers[e.Format]; rules {
+		r.model.noteRules(e)
+	}
+	if e.Format == snapshot.NFTText || e.Format == snapshot.NFTJSON {
+		for _, t := range foreignTables(e) {
+			if !slices.Contains(r.model.foreignTables, t) {
+				r.model.foreignTables = append(r.model.foreignTables, t)
+			}
+		}
 	}
 	if e.Status != snapshot.OK && e.Status != snapshot.Truncated {
 		return

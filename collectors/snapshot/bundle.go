@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,7 +56,7 @@ type manifestEvidence struct {
 // WriteBundle writes the snapshot as a bundle. Load reads the same snapshot back. The error is that of w.
 func (s *Snapshot) WriteBundle(w io.Writer) error {
 	sorted := Snapshot{Evidence: slices.Clone(s.Evidence)}
-	sorted.arrange()
+	sorted.Arrange()
 	m := manifest{
 		APIVersion: bundleAPI, Kind: bundleKind, FormatVersion: bundleVersion,
 		Node: s.Node, Tool: s.Tool, Captured: s.Captured,
@@ -208,6 +210,32 @@ func (l *loader) manifestIn(fsys fs.FS, dir string) ([]byte, bool) {
 		return nil, false
 	}
 	return data, true
+}
+
+// unpackedAt is the folder of the unpacked bundle whose manifest is at p; empty when p is something else.
+func unpackedAt(p string) string {
+	if filepath.Base(p) != manifestName {
+		return ""
+	}
+	dir := filepath.Dir(p)
+	if _, ok := newLoader().manifestIn(os.DirFS(dir), "."); !ok {
+		return ""
+	}
+	return dir
+}
+
+// withoutMembers leaves out the files of an unpacked bundle whose manifest is named too, as `-f node-1/*` names
+// them: the manifest stands for them.
+func withoutMembers(paths []string) []string {
+	var members []string
+	for _, p := range paths {
+		if dir := unpackedAt(p); dir != "" {
+			members = append(members, filepath.Join(dir, evidenceDir))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
+		return slices.Contains(members, filepath.Clean(p)) || slices.Contains(members, filepath.Dir(filepath.Clean(p)))
+	})
 }
 
 // readBundleFolder reads a bundle that was unpacked into dir.

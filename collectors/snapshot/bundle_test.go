@@ -30,7 +30,7 @@ func bundled() *Snapshot {
 			{File: "x.png", Status: Unsupported, Error: "not recognised: binary data"},
 		},
 	}
-	s.arrange()
+	s.Arrange()
 	return s
 }
 

@@ -24,6 +24,7 @@ var (
 	brctlHeader  = regexp.MustCompile(`^bridge name\s+bridge id\s+STP enabled\s+interfaces`)
 	brctlLine    = regexp.MustCompile(`^\S+\s+[0-9a-f]{4}\.[0-9a-f]{8,12}\s+(yes|no)(\s+\S+)?$`)
 	hairpinLine  = regexp.MustCompile(`(^|/)(brif|brport)/?.*hairpin_mode[:= ]+[01]$`)
+	toolLine     = regexp.MustCompile(`^(ip6?tables(-nft|-legacy)?-save v\d\S*( \((legacy|nf_tables)\))?|nftables v\d\S* \(.*\)|ipset v\d\S*, protocol version: \d+|conntrack v\d\S* \(conntrack-tools\))$`)
 )
 
 var kernelTells = []tell{
@@ -39,6 +40,7 @@ var kernelTells = []tell{
 	{Conntrack, func(l string) bool {
 		return strings.Contains(l, "src=") && flowLine.MatchString(l) || flowCount.MatchString(l)
 	}},
+	{ToolVersions, func(l string) bool { return strings.Contains(l, " v") && toolLine.MatchString(l) }},
 	{SocketList, func(l string) bool { return socketHeader.MatchString(l) || socketLine.MatchString(l) }},
 	{XTRecent, func(l string) bool { return recentLine.MatchString(l) }},
 	{Uname, func(l string) bool { return unameLine.MatchString(l) }},

@@ -30,6 +30,7 @@ func Load(paths []string, stdin io.Reader) (*Snapshot, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("read evidence: no file was named; name a bundle, a folder, files, or - for standard input")
 	}
+	paths = withoutMembers(paths)
 	l := newLoader()
 	ends := make([]int, len(paths))
 	var broken []error
@@ -91,7 +92,7 @@ func (l *loader) snapshot(alone bool) (*Snapshot, error) {
 	if m := l.bundle; m != nil {
 		s.Node, s.Tool, s.Captured = m.Node, m.Tool, m.Captured
 	}
-	s.arrange()
+	s.Arrange()
 	return s, nil
 }
 
@@ -110,6 +111,9 @@ func (l *loader) argument(p string, stdin io.Reader) error {
 	}
 	if info.IsDir() {
 		return l.root(os.DirFS(p), p)
+	}
+	if dir := unpackedAt(p); dir != "" {
+		return l.root(os.DirFS(dir), dir)
 	}
 	// No check for a regular file: a shell's <(command) is a pipe.
 	f, err := os.Open(p)

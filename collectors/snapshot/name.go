@@ -62,6 +62,7 @@ var namedFormats = []struct {
 	{regexp.MustCompile(`^ip6?[-46]*rule`), IPRule},
 	{regexp.MustCompile(`^sysctl`), Sysctl},
 	{regexp.MustCompile(`^ss\b`), SocketList},
+	{regexp.MustCompile(`^tool-versions`), ToolVersions},
 	{regexp.MustCompile(`dmesg`), Dmesg},
 	{regexp.MustCompile(`uname`), Uname},
 	{regexp.MustCompile(`ethtool`), Ethtool},

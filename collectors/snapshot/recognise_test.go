@@ -125,6 +125,7 @@ func TestRecognise(t *testing.T) {
 		{"x", "[    0.000000] Linux version 6.1\n[   12.113400] IPVS: Registered protocols (TCP, UDP)\n", "dmesg\t0\t-"},
 		{"x", "Jan 05 09:59:22 node-a kernel: nf_conntrack: table full, dropping packet\n", "dmesg\t0\t-"},
 		{"x", "bridge name\tbridge id\t\tSTP enabled\tinterfaces\ncni0\t\t8000.0a58f4010101\tno\t\tveth1\n\t\t\t\t\t\t\tveth2\n", "brctl show\t0\t-"},
+		{"x", "iptables-nft-save v1.8.9 (nf_tables)\nnftables v1.0.6 (Lester Gooch #5)\nipset v7.17, protocol version: 7\nconntrack v1.4.7 (conntrack-tools)\n", "tool versions\t0\t-"},
 		// Kubernetes
 		{"x", `{"apiVersion":"v1","items":[],"kind":"List"}`, "kubernetes objects\t0\t-"},
 		{"x", `{"kind":"ServiceList","apiVersion":"v1","metadata":{},"items":[]}`, "kubernetes objects\t0\t-"},
@@ -242,7 +243,7 @@ func TestNames(t *testing.T) {
 		"iptables-S.txt": IPTablesRules, "ipvsadm-Sn.txt": IPVSSave, "ipvsadm-Ln.txt": IPVSList, "ipvsadm-Lnc.txt": IPVSConns,
 		"conntrack-S.txt": ConntrackStats, "conntrack.txt": Conntrack, "ip-addr.txt": IPAddr, "ip_-6_route.txt": IPRoute,
 		"nft.json": NFTJSON, "nft.txt": NFTText, "objects.yaml": Objects, "kube-proxy.log": ProxyLog, "kube-proxy-config.yaml": ProxyConfig,
-		"kube-proxy-kubeconfig.yaml": Kubeconfig, "configz.json": ProxyConfigz, "proxyMode.txt": ProxyMode, "ss.txt": SocketList,
+		"kube-proxy-kubeconfig.yaml": Kubeconfig, "configz.json": ProxyConfigz, "proxyMode.txt": ProxyMode, "ss.txt": SocketList, "tool-versions.txt": ToolVersions,
 		"README.md": Unrecognised, "case.md": Unrecognised, "session.txt": Unrecognised,
 	} {
 		if got := formatOfName(name); got != want {

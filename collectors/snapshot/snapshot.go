@@ -65,6 +65,7 @@ const (
 	APIServerFlags Format = "kube-apiserver flags"
 	BridgeLink     Format = "bridge link"
 	Hairpin        Format = "bridge hairpin_mode"
+	ToolVersions   Format = "tool versions"
 	Unrecognised   Format = ""
 
 	NFTText    Format = "nft list ruleset"
@@ -123,9 +124,9 @@ func (s *Snapshot) Of(f Format) []Evidence {
 	return out
 }
 
-// arrange puts evidence in the order that Snapshot promises. Pieces that agree in every key keep the
+// Arrange puts evidence in the order that Snapshot promises. Pieces that agree in every key keep the
 // order in which they stood in their file.
-func (s *Snapshot) arrange() {
+func (s *Snapshot) Arrange() {
 	slices.SortStableFunc(s.Evidence, func(a, b Evidence) int {
 		return cmp.Or(
 			cmp.Compare(a.File, b.File),

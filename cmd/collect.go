@@ -1,0 +1,155 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
+)
+
+// collectFlags are what `collect` is asked.
+type collectFlags struct {
+	out      string
+	pods     []string
+	evidence evidence
+}
+
+func (a *app) collectCommand() *cobra.Command {
+	f := &collectFlags{evidence: evidence{live: newLive()}}
+	c := &cobra.Command{
+		Use:   "collect",
+		Short: "Write everything that is read of this node into a bundle",
+		Long: "Write everything that is read of this node into a bundle: a gzipped tar archive of plain files, with a " +
+			"manifest that says what became of each source. Given to -f it answers every question as the node did, " +
+			"byte for byte.\n\n" +
+			"The bundle holds addresses, the names of objects and processes, and Services, endpoint slices, nodes and " +
+			"this node's pods as the API has them. Nothing is left out or renamed.\n\n" + exitStatus,
+		Example: fmt.Sprintf(`  # This machine, which is a node
+  sudo %[1]s collect
+
+  # Into a pipe
+  ssh node-1 sudo svcnet collect -o - | %[1]s trace svc/web -n store -f -`, a.name),
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.collect(c.Context(), f) },
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.StringVarP(&f.out, "output", "o", "", "File to write, or - for standard output (default svcnet-NODE-TIME.tar.gz)")
+	fs.StringSliceVar(&f.pods, "pod", nil, "Also look into the network namespace of this pod of the node, NAMESPACE/NAME (repeatable)")
+	f.evidence.addFlags(c)
+	return c
+}
+
+// collect reads the node and writes the bundle.
+func (a *app) collect(ctx context.Context, f *collectFlags) error {
+	if f.evidence.offline() && !f.evidence.demo && isTerminal(a.Out) && f.out == "-" {
+		return usage("a bundle is no text for a terminal: name a file with -o")
+	}
+	for _, p := range f.pods {
+		if strings.Count(p, "/") != 1 {
+			return usage("--pod %s: name a pod as NAMESPACE/NAME", p)
+		}
+	}
+	f.evidence.pods = f.pods
+	s, err := f.evidence.load(ctx, a)
+	if err != nil {
+		return err
+	}
+	f.evidence.list(a, s)
+	now := time.Now().UTC()
+	if !f.evidence.offline() {
+		s.Captured = now.Format(time.RFC3339)
+		s.Tool = versionText()
+	}
+	name := f.out
+	if name == "" {
+		name = bundleName(s.Node, now)
+	}
+	if err := a.writeBundle(s, name); err != nil {
+		return err
+	}
+	return a.collected(s, name)
+}
+
+// unsafe are characters that do not belong into a file's name.
+var unsafe = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
+
+func bundleName(node string, now time.Time) string {
+	if node == "" {
+		node = "node"
+	}
+	return "svcnet-" + unsafe.ReplaceAllString(node, "_") + "-" + now.Format("20060102T150405Z") + ".tar.gz"
+}
+
+// writeBundle writes to a file beside the one that is named and renames it: a bundle that is there is whole.
+func (a *app) writeBundle(s *snapshot.Snapshot, name string) (err error) {
+	if name == "-" {
+		return s.WriteBundle(a.Out)
+	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		// A pipe or a device takes the bytes as they come; a folder says so itself.
+		out, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return writeError(name, err)
+		}
+		return errors.Join(s.WriteBundle(out), out.Close())
+	}
+	// A bundle holds what only root may read.
+	out, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return writeError(name, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(out.Name())
+		}
+	}()
+	if err := errors.Join(s.WriteBundle(out), out.Close()); err != nil {
+		return writeError(name, err)
+	}
+	if err := os.Rename(out.Name(), name); err != nil {
+		return writeError(name, err)
+	}
+	return nil
+}
+
+func writeError(name string, err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		err = p.Err
+	}
+	return fmt.Errorf("write %s: %w (name another file with -o)", name, err)
+}
+
+// collected says what was written and what is not in it, and returns the exit code as an error.
+func (a *app) collected(s *snapshot.Snapshot, name string) error {
+	missing := false
+	var size string
+	if info, err := os.Stat(name); err == nil && name != "-" {
+		size = fmt.Sprintf(", %d KiB", (info.Size()+1023)/1024)
+	}
+	if name != "-" {
+		a.note("%s: %d sources%s", name, len(s.Evidence), size)
+	}
+	for _, e := range s.Evidence {
+		if e.Status.Answers() || e.Status == snapshot.Unsupported {
+			continue
+		}
+		if e.Format == snapshot.IPTablesSave {
+			missing = true
+		}
+		a.note("  %s: %s: %s", e.Status, e.File, e.Error)
+	}
+	if missing {
+		return &exitError{exitMissing}
+	}
+	return nil
+}

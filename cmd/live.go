@@ -1,0 +1,184 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	// Kubeconfigs name these ways to log in.
+	_ "k8s.io/client-go/plugin/pkg/client/auth"
+	"k8s.io/client-go/rest"
+
+	"github.com/svcnet/svcnet/collectors"
+	"github.com/svcnet/svcnet/collectors/snapshot"
+)
+
+// live holds the flags that say how a live node and the API are read.
+type live struct {
+	config *genericclioptions.ConfigFlags
+	noAPI  bool
+	silent bool
+	// timeout of one request to the API.
+	timeout time.Duration
+}
+
+func newLive() live {
+	// The flags of kubectl that choose a cluster and a user; the namespace is each command's own.
+	empty := func() *string { s := ""; return &s }
+	return live{config: &genericclioptions.ConfigFlags{
+		KubeConfig: empty(), Context: empty(), Impersonate: empty(),
+	}}
+}
+
+func (l *live) addFlags(c *cobra.Command) {
+	fs := c.Flags()
+	fs.StringVar(l.config.KubeConfig, "kubeconfig", "", "Path of the kubeconfig to read objects with")
+	fs.StringVar(l.config.Context, "context", "", "Context of the kubeconfig to use")
+	fs.StringVar(l.config.Impersonate, "as", "", "User to impersonate for reading objects")
+	fs.DurationVar(&l.timeout, "request-timeout", collectors.DefaultAPITimeout, "Longest time to wait for one answer of the API server")
+	fs.BoolVar(&l.noAPI, "no-api", false, "Do not read objects from the API server")
+	fs.BoolVar(&l.silent, "silent", false, "Do not ask kube-proxy's HTTP endpoints, which moves packet counters")
+}
+
+// asked tells whether any flag that only a live reading needs was given.
+func (l *live) asked() string {
+	switch {
+	case l.noAPI:
+		return "--no-api"
+	case l.silent:
+		return "--silent"
+	case *l.config.KubeConfig != "":
+		return "--kubeconfig"
+	case *l.config.Context != "":
+		return "--context"
+	case *l.config.Impersonate != "":
+		return "--as"
+	}
+	return ""
+}
+
+// namespace is that of the context, as kubectl takes it; empty when there is no kubeconfig.
+func (l *live) namespace() string {
+	if l.noAPI {
+		return ""
+	}
+	ns, _, err := l.config.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return ""
+	}
+	return ns
+}
+
+// api is where objects come from: what the flags, $KUBECONFIG or the home folder name, the service account of
+// the pod that svcnet runs in, or at last the credentials of this machine's kube-proxy, which a worker node
+// always has. Nil with a reason: nowhere.
+func (l *live) api() (*collectors.API, error) {
+	if l.noAPI {
+		return nil, nil
+	}
+	c, err := l.config.ToRESTConfig()
+	if err == nil {
+		return &collectors.API{Config: c, From: l.origin(c), Timeout: l.timeout}, nil
+	}
+	if *l.config.KubeConfig != "" || *l.config.Context != "" || os.Getenv("KUBECONFIG") != "" {
+		// Asked for, and wrong: nobody else's credentials stand in for that.
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if a := collectors.ProxyAPI(); a != nil {
+		a.Timeout = l.timeout
+		return a, nil
+	}
+	return nil, nil
+}
+
+func (l *live) origin(c *rest.Config) string {
+	if inPod, err := rest.InClusterConfig(); err == nil && inPod.Host == c.Host && *l.config.KubeConfig == "" {
+		return "the service account"
+	}
+	return "the kubeconfig"
+}
+
+// read reads this machine.
+func (l *live) read(ctx context.Context, a *app, node string, pods []string) (*snapshot.Snapshot, error) {
+	api, err := l.api()
+	if err != nil {
+		return nil, err
+	}
+	s, err := collectors.Collect(ctx, collectors.Options{Node: node, API: api, Silent: l.silent, Pods: pods})
+	if err != nil {
+		return nil, err
+	}
+	if api == nil && !l.noAPI {
+		s.Evidence = append(s.Evidence, snapshot.Evidence{
+			File: "api", Format: snapshot.Objects, Status: snapshot.NotCollected,
+			Error: "no kubeconfig: objects were not read (name one with --kubeconfig, or give objects with -f and --live)",
+		})
+		s.Arrange()
+	}
+	if why := noNode(s); why != "" {
+		return nil, fmt.Errorf("%s; give files or a bundle of a node with -f, or run this on a node", why)
+	}
+	l.say(a, s, api)
+	return s, nil
+}
+
+// noNode says why this machine is no node that serves Services; empty when it may be one. What could not be
+// looked at speaks for it.
+func noNode(s *snapshot.Snapshot) string {
+	root := true
+	for _, e := range s.Evidence {
+		switch e.Format {
+		case snapshot.IPTablesSave, snapshot.NFTJSON, snapshot.IPVSSave:
+			if e.Status == snapshot.Denied {
+				root = false
+			} else if !e.Status.Answers() || strings.Contains(string(e.Data), "KUBE-") || strings.Contains(string(e.Data), "kube-proxy") {
+				return ""
+			}
+		case snapshot.ProxyArgs:
+			if e.Status == snapshot.OK {
+				return ""
+			}
+		}
+	}
+	if s.Node != "" {
+		return ""
+	}
+	if !root {
+		return "this machine shows no kube-proxy, no Node object is known to be it, and its rules are for root alone to read"
+	}
+	return "this machine is no Kubernetes node: it has no service rules and no kube-proxy, and no Node object is known to be it"
+}
+
+// say tells somebody at a terminal what is being read: it decides what the answer is about.
+func (l *live) say(a *app, s *snapshot.Snapshot, api *collectors.API) {
+	if !isTerminal(a.Err) {
+		return
+	}
+	who := "this machine"
+	if s.Node != "" {
+		who += fmt.Sprintf(" (node %s)", s.Node)
+	}
+	with := "no objects"
+	if api != nil {
+		with = fmt.Sprintf("objects from %s with %s", api.Config.Host, api.From)
+	}
+	a.note("reading %s, %s", who, with)
+}
+
+// merge puts evidence of files beside what was read here. Objects of files take the place of the API's.
+func merge(read, files *snapshot.Snapshot) (*snapshot.Snapshot, error) {
+	if files.Captured != "" {
+		return nil, errors.New("--live reads this machine, and -f names a bundle, which holds another reading: give one or the other")
+	}
+	given := len(files.Of(snapshot.Objects)) > 0
+	read.Evidence = slices.DeleteFunc(read.Evidence, func(e snapshot.Evidence) bool { return given && e.Format == snapshot.Objects })
+	read.Evidence = append(read.Evidence, files.Evidence...)
+	read.Arrange()
+	return read, nil
+}

@@ -1,0 +1,226 @@
+package collectors
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
+)
+
+// API is where objects are read: the API server, with somebody's credentials.
+type API struct {
+	Config *rest.Config
+	// From says in a few words whose credentials these are, for messages: "kubeconfig", "kube-proxy's kubeconfig".
+	From string
+	// Timeout bounds one request; 0: DefaultAPITimeout.
+	Timeout time.Duration
+}
+
+// DefaultAPITimeout is patient with a busy API server and short enough for somebody who waits.
+const DefaultAPITimeout = 15 * time.Second
+
+// kind is one resource that is read whole, a page at a time.
+type kind struct {
+	file     string // name of the evidence
+	path     string
+	resource string // as people and RBAC call it
+	list     string // kind of the list
+	version  string
+	// ofNode reads only the objects of one node; without its name there are none to ask for.
+	ofNode bool
+}
+
+// kinds are what the questions about Services need, in the order in which they are read: nodes first, because
+// their names are needed for pods; Services after endpoint slices, so that a Service made in between lacks no
+// slice that was there before it.
+var kinds = []kind{
+	{file: "nodes.json", path: "/api/v1/nodes", resource: "nodes", list: "NodeList", version: "v1"},
+	{file: "endpointslices.json", path: "/apis/discovery.k8s.io/v1/endpointslices", resource: "endpointslices.discovery.k8s.io", list: "EndpointSliceList", version: "discovery.k8s.io/v1"},
+	{file: "services.json", path: "/api/v1/services", resource: "services", list: "ServiceList", version: "v1"},
+	{file: "pods.json", path: "/api/v1/pods", resource: "pods", list: "PodList", version: "v1", ofNode: true},
+}
+
+// apiFile names the evidence that says why the API could not be read at all.
+const apiFile = "api"
+
+// pageSize is what kubectl asks for at a time.
+const pageSize = 500
+
+// readAPI reads all kinds. nodeOf is asked for the node's name once the nodes are read; empty: not known.
+func readAPI(ctx context.Context, a *API, nodeOf func(nodes []byte) string) []snapshot.Evidence {
+	c, err := a.client()
+	if err != nil {
+		return []snapshot.Evidence{missed(apiFile, snapshot.Objects, snapshot.Failed, fmt.Errorf("read the API: %w (check the kubeconfig, or give objects with -f)", err))}
+	}
+	var (
+		out   []snapshot.Evidence
+		nodes []byte
+	)
+	for _, k := range kinds {
+		selector := ""
+		if k.ofNode {
+			name := nodeOf(nodes)
+			if name == "" {
+				out = append(out, missed(k.file, snapshot.Objects, snapshot.NotCollected,
+					errors.New("read pods: which Node this machine is, is not known (say it with --node NAME)")))
+				continue
+			}
+			selector = "spec.nodeName=" + name
+		}
+		data, err := c.list(ctx, k, selector)
+		switch {
+		case err == nil:
+			out = append(out, evidence(k.file, snapshot.Objects, data))
+			if k.file == "nodes.json" {
+				nodes = data
+			}
+		case isGone(err):
+			// Nobody answers: the other kinds would only wait for the same.
+			return append(out, a.missed(apiFile, "the API", err))
+		default:
+			out = append(out, a.missed(k.file, k.resource, err))
+		}
+	}
+	return out
+}
+
+// client is a connection to one API server.
+type client struct {
+	rest *rest.RESTClient
+	host string
+}
+
+func (a *API) client() (*client, error) {
+	c := rest.CopyConfig(a.Config)
+	c.Timeout = a.Timeout
+	if c.Timeout == 0 {
+		c.Timeout = DefaultAPITimeout
+	}
+	c.UserAgent = "svcnet"
+	// Warnings of the server are for those who write.
+	c.WarningHandler = rest.NoWarnings{}
+	// A page is a request: the default of 5 a second would make 10,000 Services wait.
+	c.QPS, c.Burst = 50, 100
+	r, err := rest.UnversionedRESTClientFor(withCodec(c))
+	if err != nil {
+		return nil, err
+	}
+	return &client{rest: r, host: c.Host}, nil
+}
+
+// list reads every page of a kind into one list, an object a line, so that evidence can name a line. Pages are
+// of one moment: the server serves them from one revision, and where that is gone the list is read again.
+func (c *client) list(ctx context.Context, k kind, fieldSelector string) ([]byte, error) {
+	data, err := c.pages(ctx, k, fieldSelector, pageSize)
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return c.pages(ctx, k, fieldSelector, 0)
+	}
+	return data, err
+}
+
+func (c *client) pages(ctx context.Context, k kind, fieldSelector string, limit int) ([]byte, error) {
+	var items []json.RawMessage
+	for next := ""; ; {
+		r := c.rest.Get().AbsPath(k.path).SetHeader("Accept", "application/json")
+		if limit > 0 {
+			r = r.Param("limit", fmt.Sprint(limit))
+		}
+		if fieldSelector != "" {
+			r = r.Param("fieldSelector", fieldSelector)
+		}
+		if next != "" {
+			r = r.Param("continue", next)
+		}
+		body, err := r.DoRaw(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var page struct {
+			Metadata struct {
+				Continue string `json:"continue"`
+			} `json:"metadata"`
+			Items []json.RawMessage `json:"items"`
+		}
+		if err := json.Unmarshal(body, &page); err != nil {
+			return nil, fmt.Errorf("the answer is no list: %w", err)
+		}
+		items = append(items, page.Items...)
+		if next = page.Metadata.Continue; next == "" {
+			return listOf(k, items), nil
+		}
+	}
+}
+
+// listOf writes a list with an object a line. Revisions are left out: they say nothing of the node, and the
+// same objects give the same bytes.
+func listOf(k kind, items []json.RawMessage) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"apiVersion":%q,"kind":%q,"items":[`, k.version, k.list)
+	for i, item := range items {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('\n')
+		b.Write(withoutManagedFields(bytes.TrimSpace(item)))
+	}
+	b.WriteString("\n]}\n")
+	return b.Bytes()
+}
+
+// isGone tells that no server answered at all.
+func isGone(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return apierrors.IsUnauthorized(err)
+	}
+	return true
+}
+
+// missed says why objects could not be read, in one line.
+func (a *API) missed(file, what string, err error) snapshot.Evidence {
+	from := ""
+	if a.From != "" {
+		from = " with " + a.From
+	}
+	var (
+		unreachable *url.Error
+		slow        net.Error
+		why         string
+		status      = snapshot.Failed
+		next        = "check that the API server runs, or give objects with -f"
+	)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return missed(file, snapshot.Objects, snapshot.NotCollected, fmt.Errorf("read %s: interrupted", what))
+	case apierrors.IsUnauthorized(err):
+		status, why, next = snapshot.Denied, "the server does not accept the credentials, which may have expired", "log in again, or name another --kubeconfig or --context"
+	case apierrors.IsForbidden(err):
+		status, why, next = snapshot.Denied, strings.TrimSpace(err.Error()), "ask for the right to list them, or give them with -f"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
+		why = "no answer in time from " + hostOf(a.Config)
+	case errors.As(err, &unreachable):
+		why = unreachable.Err.Error()
+	default:
+		why = err.Error()
+	}
+	return missed(file, snapshot.Objects, status, fmt.Errorf("read %s%s: %s (%s)", what, from, oneLine(why), next))
+}
+
+func hostOf(c *rest.Config) string {
+	if c.Host == "" {
+		return "the API server"
+	}
+	return c.Host
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,54 @@
+// Package collectors reads a live node and the API into a snapshot: one file per source, and one table of all
+// sources.
+//
+// Reading changes nothing: no module is loaded, no table registered, no counter zeroed. What would do so is not
+// asked before something that is already there (a file of /proc, a loaded module) says that it has an answer.
+// Every source ends with a status; none of them fails the whole.
+package collectors
+
+import (
+	"time"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
+)
+
+// Options say what to read and how.
+type Options struct {
+	// Node is the node's name; empty: the name under which its kube-proxy runs, else the host name.
+	Node string
+	// API is where objects come from; nil: they are not read, and no evidence says anything of them.
+	API *API
+	// Silent leaves kube-proxy's HTTP endpoints alone. Asking them moves packet counters of the loopback
+	// interface's rules, and nothing else.
+	Silent bool
+	// Pods are pods of this node, as NAMESPACE/NAME, whose network namespaces are read too.
+	Pods []string
+	// CommandTimeout bounds one command or one request of the loopback endpoints; 0: DefaultCommandTimeout.
+	CommandTimeout time.Duration
+}
+
+// DefaultCommandTimeout is enough for iptables-save of a node with 50,000 Services on a busy machine.
+const DefaultCommandTimeout = 60 * time.Second
+
+// evidence is a piece that was read.
+func evidence(file string, f snapshot.Format, data []byte) snapshot.Evidence {
+	e := snapshot.Evidence{File: file, Format: f, Data: data, Status: snapshot.OK}
+	if len(data) == 0 {
+		e.Status, e.Data = snapshot.Empty, nil
+	}
+	if s := snapshot.NotEvaluated(f); s != "" && e.Status == snapshot.OK {
+		e.Status, e.Error = snapshot.Unsupported, s
+	}
+	return e
+}
+
+// absent is the answer that this node has no such thing; why becomes a note.
+func absent(file string, f snapshot.Format, why string) snapshot.Evidence {
+	return snapshot.Evidence{File: file, Format: f, Status: snapshot.Absent, Note: why}
+}
+
+// missed is a source that could not be looked at: err says in one line what was tried, why it failed and what
+// to do next.
+func missed(file string, f snapshot.Format, status snapshot.Status, err error) snapshot.Evidence {
+	return snapshot.Evidence{File: file, Format: f, Status: status, Error: err.Error()}
+}

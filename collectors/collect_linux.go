@@ -1,0 +1,120 @@
+package collectors
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
+)
+
+// Collect reads this machine: the network namespace of the process. What could not be read is evidence with a
+// status; the error is that of ctx alone.
+func Collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
+	// Sources look through the eyes of one thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	p := &place{timeout: o.CommandTimeout, kernel: &kernelParts{}}
+	if p.timeout == 0 {
+		p.timeout = DefaultCommandTimeout
+	}
+	s := &snapshot.Snapshot{}
+	running := findProxy()
+
+	// Objects first: rules follow objects, so that rules read afterwards have had time to.
+	node := o.Node
+	if o.API != nil {
+		s.Evidence = append(s.Evidence, readAPI(ctx, o.API, func(nodes []byte) string {
+			if node == "" {
+				node = nodeNameAmong(nodes, running)
+			}
+			return node
+		})...)
+	}
+	s.Node = node
+	if o.Silent {
+		s.Evidence = append(s.Evidence, silentProxyHTTP()...)
+	} else {
+		s.Evidence = append(s.Evidence, readProxyHTTP(ctx, p, running)...)
+	}
+	s.Evidence = append(s.Evidence, running.evidence()...)
+	s.Evidence = append(s.Evidence, p.readAll(ctx, nodeSources)...)
+	s.Arrange()
+	return s, ctx.Err()
+}
+
+// readAll reads sources one after the other.
+func (p *place) readAll(ctx context.Context, sources []source) []snapshot.Evidence {
+	var out []snapshot.Evidence
+	for _, src := range sources {
+		if ctx.Err() != nil {
+			break
+		}
+		out = append(out, src.read(ctx, p)...)
+	}
+	return out
+}
+
+// nodeNameAmong finds which Node this machine is: the one that kube-proxy is told to be, the one with the host's
+// name, or the one with an address of this machine. Empty: none of them, or several.
+func nodeNameAmong(list []byte, running *proxy) string {
+	var nodes struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Status   struct{ Addresses []struct{ Address string } }
+		}
+	}
+	if json.Unmarshal(list, &nodes) != nil {
+		return running.nodeName()
+	}
+	is := func(name string) bool {
+		for _, n := range nodes.Items {
+			if n.Metadata.Name == name && name != "" {
+				return true
+			}
+		}
+		return false
+	}
+	if name := running.nodeName(); is(name) {
+		return name
+	}
+	if host, err := os.Hostname(); err == nil && is(strings.ToLower(host)) {
+		return strings.ToLower(host)
+	}
+	own := ownAddrs()
+	var match []string
+	for _, n := range nodes.Items {
+		for _, a := range n.Status.Addresses {
+			if addr, err := netip.ParseAddr(a.Address); err == nil && slices.Contains(own, addr) {
+				match = append(match, n.Metadata.Name)
+				break
+			}
+		}
+	}
+	if len(match) == 1 {
+		return match[0]
+	}
+	return ""
+}
+
+// ownAddrs are the addresses of the thread's network namespace, loopback and link-local ones left out: every
+// machine has those.
+func ownAddrs() []netip.Addr {
+	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil
+	}
+	var out []netip.Addr
+	for _, a := range list {
+		if addr, ok := netip.AddrFromSlice(a.IP); ok && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() {
+			out = append(out, addr.Unmap())
+		}
+	}
+	return out
+}

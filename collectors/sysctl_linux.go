@@ -1,0 +1,180 @@
+package collectors
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
+)
+
+// readSysctls reads those sysctls that decide about packets of Services, in the text of `sysctl -a`. Files of
+// /proc/sys/net show the thread's network namespace.
+func readSysctls(ctx context.Context, p *place) []snapshot.Evidence {
+	file := p.dir + "sysctl.txt"
+	var (
+		out    []string
+		denied error
+	)
+	for _, name := range sysctlFiles(sysctlRoot) {
+		if ctx.Err() != nil {
+			return []snapshot.Evidence{couldNot(file, snapshot.Sysctl, "sysctls", ctx.Err())}
+		}
+		data, err := os.ReadFile(sysctlRoot + name)
+		switch {
+		case err == nil:
+			out = append(out, sysctlLines(sysctlName(name), data)...)
+		case errors.Is(err, fs.ErrPermission):
+			denied = reasonOf(err)
+		}
+	}
+	if len(out) == 0 {
+		if denied == nil {
+			denied = errors.New("there is none below " + sysctlRoot)
+		}
+		return []snapshot.Evidence{couldNot(file, snapshot.Sysctl, "sysctls", denied)}
+	}
+	slices.Sort(out)
+	var b bytes.Buffer
+	for _, line := range out {
+		b.WriteString(line + "\n")
+	}
+	return []snapshot.Evidence{evidence(file, snapshot.Sysctl, b.Bytes())}
+}
+
+const sysctlRoot = "/proc/sys/"
+
+// sysctlFiles are the files to read, below root. Those that hold secrets (net.ipv4.tcp_fastopen_key,
+// net.ipv6.conf.*.stable_secret) are none of them, nor those that do something when they are touched.
+func sysctlFiles(root string) []string {
+	files := slices.Clone(sysctlSingle())
+	for _, dir := range []string{"net/netfilter/", "net/bridge/", "net/ipv4/vs/"} {
+		for _, name := range entriesOf(root + dir) {
+			files = append(files, dir+name)
+		}
+	}
+	for dir, keys := range sysctlOfInterfaces() {
+		for _, name := range entriesOf(root + dir) {
+			if !sysctlReadable(name) {
+				continue
+			}
+			for _, key := range keys {
+				files = append(files, dir+name+"/"+key)
+			}
+		}
+	}
+	return files
+}
+
+// sysctlReadable is false for interfaces with a name that makes a line of sysctl mean something else: the line
+// ends its name with "=".
+func sysctlReadable(name string) bool {
+	return !strings.ContainsAny(name, "=\"'") && !strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 0x7f })
+}
+
+// sysctlSingle are the sysctls that stand alone; what a kernel lacks is passed over.
+func sysctlSingle() []string {
+	return []string{
+		"kernel/osrelease",
+		"net/core/netdev_max_backlog",
+		"net/core/somaxconn",
+		"net/ipv4/fib_multipath_hash_fields",
+		"net/ipv4/fib_multipath_hash_policy",
+		"net/ipv4/fib_multipath_use_neigh",
+		"net/ipv4/fwmark_reflect",
+		"net/ipv4/icmp_echo_ignore_all",
+		"net/ipv4/icmp_errors_use_inbound_ifaddr",
+		"net/ipv4/icmp_ratelimit",
+		"net/ipv4/ip_early_demux",
+		"net/ipv4/ip_forward",
+		"net/ipv4/ip_forward_use_pmtu",
+		"net/ipv4/ip_local_port_range",
+		"net/ipv4/ip_local_reserved_ports",
+		"net/ipv4/ip_no_pmtu_disc",
+		"net/ipv4/ip_nonlocal_bind",
+		"net/ipv4/ip_unprivileged_port_start",
+		"net/ipv4/neigh/default/gc_thresh1",
+		"net/ipv4/neigh/default/gc_thresh2",
+		"net/ipv4/neigh/default/gc_thresh3",
+		"net/ipv4/nexthop_compat_mode",
+		"net/ipv4/tcp_fin_timeout",
+		"net/ipv4/tcp_fwmark_accept",
+		"net/ipv4/tcp_keepalive_intvl",
+		"net/ipv4/tcp_keepalive_probes",
+		"net/ipv4/tcp_keepalive_time",
+		"net/ipv4/tcp_l3mdev_accept",
+		"net/ipv4/tcp_max_syn_backlog",
+		"net/ipv4/tcp_max_tw_buckets",
+		"net/ipv4/tcp_mtu_probing",
+		"net/ipv4/tcp_syncookies",
+		"net/ipv4/tcp_timestamps",
+		"net/ipv4/tcp_tw_reuse",
+		"net/ipv4/udp_l3mdev_accept",
+		"net/ipv6/bindv6only",
+		"net/ipv6/fib_multipath_hash_fields",
+		"net/ipv6/fib_multipath_hash_policy",
+		"net/ipv6/fwmark_reflect",
+		"net/ipv6/icmp/echo_ignore_all",
+		"net/ipv6/ip_nonlocal_bind",
+		"net/ipv6/neigh/default/gc_thresh1",
+		"net/ipv6/neigh/default/gc_thresh2",
+		"net/ipv6/neigh/default/gc_thresh3",
+		"net/ipv6/route/max_size",
+		"net/nf_conntrack_max",
+	}
+}
+
+// sysctlOfInterfaces are the sysctls that every interface has, and "all" and "default".
+func sysctlOfInterfaces() map[string][]string {
+	return map[string][]string{
+		"net/ipv4/conf/": {
+			"accept_local", "accept_redirects", "accept_source_route", "arp_announce", "arp_filter", "arp_ignore",
+			"disable_policy", "disable_xfrm", "forwarding", "ignore_routes_with_linkdown", "log_martians",
+			"promote_secondaries", "proxy_arp", "route_localnet", "rp_filter", "send_redirects", "src_valid_mark",
+		},
+		"net/ipv6/conf/": {
+			"accept_dad", "accept_ra", "accept_redirects", "accept_source_route", "autoconf", "disable_ipv6",
+			"disable_policy", "force_forwarding", "forwarding", "ignore_routes_with_linkdown", "keep_addr_on_down",
+			"proxy_ndp", "seg6_enabled", "use_tempaddr",
+		},
+	}
+}
+
+func entriesOf(dir string) []string {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	// What was read until an error is what there is to see.
+	names, _ := d.Readdirnames(-1)
+	return names
+}
+
+// sysctlName is the name of a file below /proc/sys as sysctl prints it: a dot for a slash, and in the names of
+// interfaces a slash for a dot.
+func sysctlName(file string) string {
+	return strings.Map(func(c rune) rune {
+		switch c {
+		case '/':
+			return '.'
+		case '.':
+			return '/'
+		}
+		return c
+	}, file)
+}
+
+// sysctlLines writes a value, which may have several lines, each with the name.
+func sysctlLines(name string, data []byte) []string {
+	var out []string
+	for line := range strings.Lines(string(data)) {
+		out = append(out, fmt.Sprintf("%s = %s", name, strings.TrimRight(line, "\n")))
+	}
+	return out
+}

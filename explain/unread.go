@@ -1,0 +1,89 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain/netfilter"
+)
+
+// rulesRead is what became of the captures of iptables rules of one family.
+type rulesRead struct {
+	// answered tells that some capture says what there is, be it nothing.
+	answered bool
+	// missed are those that say nothing: file and why.
+	missed []string
+}
+
+// noteRules records a capture of rules. A capture of family 0 speaks for both.
+func (m *model) noteRules(e *snapshot.Evidence) {
+	for _, f := range []netfilter.Family{netfilter.IPv4, netfilter.IPv6} {
+		if e.Family != 0 && netfilter.Family(e.Family) != f {
+			continue
+		}
+		r := &m.rules[familyIndex(f)]
+		switch {
+		case e.Status.Answers():
+			// Rules that were read show in the rulesets: a capture without a family may hold only one.
+			r.answered = r.answered || e.Status != snapshot.OK
+		case e.Status != snapshot.Truncated || len(e.Data) == 0:
+			why := e.Error
+			if why == "" {
+				why = string(e.Status)
+			}
+			r.missed = append(r.missed, e.File+": "+why)
+		}
+	}
+}
+
+func familyIndex(f netfilter.Family) int {
+	if f == netfilter.IPv6 {
+		return 1
+	}
+	return 0
+}
+
+// unread says why no answer about the rules of a family is possible: none of them were read, or some could not be
+// and those that were are not the service proxy's. It is empty where what was read, or that there is none, is an
+// answer.
+func (m *model) unread(family netfilter.Family) string {
+	r := m.rules[familyIndex(family)]
+	read := slices.ContainsFunc(m.rulesets, func(rs *netfilter.Ruleset) bool { return rs.Family == family })
+	switch {
+	case len(r.missed) > 0 && !(read && m.servedBy(family)):
+		return r.missed[0]
+	case read || r.answered:
+		return ""
+	}
+	program := "iptables"
+	if family == netfilter.IPv6 {
+		program = "ip6tables"
+	}
+	return fmt.Sprintf("no %s rules were read: nothing says what the node does (give `%s-save` output with -f)", program, program)
+}
+
+// servedBy tells whether the rules that were read hold the service proxy's.
+func (m *model) servedBy(family netfilter.Family) bool {
+	return slices.ContainsFunc(m.rulesets, func(rs *netfilter.Ruleset) bool {
+		t := rs.Table("nat")
+		return rs.Family == family && t != nil && t.Chain("KUBE-SERVICES") != nil
+	})
+}
+
+// beside says what else decides about packets of a family and was not read, where the service rules were.
+func (m *model) beside() []string {
+	var out []string
+	for i := range m.rules {
+		for _, missed := range m.rules[i].missed {
+			if text := "rules that were not read: " + missed; !slices.Contains(out, text) {
+				out = append(out, text)
+			}
+		}
+	}
+	if len(m.foreignTables) > 0 {
+		out = append(out, fmt.Sprintf("nftables rules of %s: this version does not evaluate them yet", strings.Join(m.foreignTables, ", ")))
+	}
+	return out
+}
