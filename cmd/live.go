@@ -82,26 +82,28 @@ func (l *live) api() (*collectors.API, error) {
 	if l.noAPI {
 		return nil, nil
 	}
-	c, err := l.config.ToRESTConfig()
-	if err == nil {
-		return &collectors.API{Config: c, From: l.origin(c), Timeout: l.timeout}, nil
+	raw, err := l.config.ToRawKubeConfigLoader().RawConfig()
+	if err == nil && len(raw.Clusters) > 0 {
+		var c *rest.Config
+		if c, err = l.config.ToRESTConfig(); err == nil {
+			return &collectors.API{Config: c, From: "the kubeconfig", Timeout: l.timeout}, nil
+		}
 	}
 	if *l.config.KubeConfig != "" || *l.config.Context != "" || os.Getenv("KUBECONFIG") != "" {
 		// Asked for, and wrong: nobody else's credentials stand in for that.
+		if err == nil {
+			err = errors.New("it names no cluster")
+		}
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if c, err := rest.InClusterConfig(); err == nil {
+		return &collectors.API{Config: c, From: "the service account of this pod", Timeout: l.timeout}, nil
 	}
 	if a := collectors.ProxyAPI(); a != nil {
 		a.Timeout = l.timeout
 		return a, nil
 	}
 	return nil, nil
-}
-
-func (l *live) origin(c *rest.Config) string {
-	if inPod, err := rest.InClusterConfig(); err == nil && inPod.Host == c.Host && *l.config.KubeConfig == "" {
-		return "the service account"
-	}
-	return "the kubeconfig"
 }
 
 // read reads this machine.

@@ -37,6 +37,7 @@ type traceFlags struct {
 	iif          string
 	mark         string
 	failOn       string
+	pods         []string
 	evidence     evidence
 	output       *output
 }
@@ -91,6 +92,7 @@ func (a *app) traceCommand() *cobra.Command {
 	fs.StringVar(&f.origin, "origin", "", "Where the packet enters the node: pod, node (or host), external")
 	fs.StringVar(&f.iif, "iif", "", "Interface that the packet comes in by")
 	fs.StringVar(&f.mark, "mark", "", "Firewall mark that the packet carries, decimal or 0x…")
+	fs.StringSliceVar(&f.pods, "pod", nil, "Also look into the network namespace of this pod of the node, NAMESPACE/NAME (repeatable); --from pod/NAME does so by itself")
 	f.evidence.addFlags(c)
 	f.output.addFlags(c)
 	fs.StringVar(&f.failOn, "fail-on", failNever, "Exit with 3 when a finding is at least this severe: "+strings.Join(failLevels, ", "))
@@ -119,8 +121,9 @@ func (a *app) trace(ctx context.Context, f *traceFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.FromPod != "" {
-		f.evidence.pods = []string{o.FromPod}
+	f.evidence.pods = f.pods
+	if o.FromPod != "" && !slices.Contains(f.pods, o.FromPod) {
+		f.evidence.pods = append(f.evidence.pods, o.FromPod)
 	}
 	s, err := f.evidence.load(ctx, a)
 	if err != nil {

@@ -35,6 +35,7 @@ type ifAddr struct {
 // addrText is of one moment as far as that can be: an address of an interface that was not there yet when the
 // interfaces were read sends it back to the start.
 func addrText(ctx context.Context) ([]byte, error) {
+	var last []byte
 	for range dumpTries {
 		list, err := linkList(ctx)
 		if err != nil && !errors.Is(err, nl.ErrDumpInterrupted) {
@@ -52,12 +53,12 @@ func addrText(ctx context.Context) ([]byte, error) {
 		for index := range byLink {
 			strays = strays || ls[index] == nil
 		}
-		if strays {
-			continue
+		last = writeAddrs(list, ls, byLink)
+		if !strays {
+			return last, errors.Join(err, errAddrs)
 		}
-		return writeAddrs(list, ls, byLink), errors.Join(err, errAddrs)
 	}
-	return nil, nl.ErrDumpInterrupted
+	return last, nl.ErrDumpInterrupted
 }
 
 // addrList reads the addresses of both families in the order of the kernel, which is that in which it picks a

@@ -45,8 +45,19 @@ func Collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
 	}
 	s.Evidence = append(s.Evidence, running.evidence()...)
 	s.Evidence = append(s.Evidence, p.readAll(ctx, nodeSources)...)
+	s.Evidence = append(s.Evidence, p.readPods(ctx, o.Pods, dataOf(s, "pods.json"))...)
 	s.Arrange()
 	return s, ctx.Err()
+}
+
+// dataOf is what was read into a file, nil when it was not.
+func dataOf(s *snapshot.Snapshot, file string) []byte {
+	for i := range s.Evidence {
+		if s.Evidence[i].File == file {
+			return s.Evidence[i].Data
+		}
+	}
+	return nil
 }
 
 // readAll reads sources one after the other.

@@ -199,12 +199,8 @@ func (p *proxy) kubeconfig() string {
 // evidence is what the process and its files tell.
 func (p *proxy) evidence() []snapshot.Evidence {
 	if p == nil {
-		const why = "no kube-proxy among the processes that are to be seen (inside a container they are not, without hostPID)"
-		return []snapshot.Evidence{
-			missed(proxyArgsFile, snapshot.ProxyArgs, snapshot.NotCollected, errors.New(why)),
-			missed(proxyConfigFile, snapshot.ProxyConfig, snapshot.NotCollected, errors.New(why)),
-			missed(proxyLogFile, snapshot.ProxyLog, snapshot.NotCollected, errors.New(why)),
-		}
+		return []snapshot.Evidence{missed(proxyArgsFile, snapshot.ProxyArgs, snapshot.NotCollected,
+			errors.New("no kube-proxy among the processes that are to be seen (in a container the node's are not, without hostPID)"))}
 	}
 	out := []snapshot.Evidence{evidence(proxyArgsFile, snapshot.ProxyArgs, []byte(strings.Join(p.args, " ")+"\n"))}
 	switch {

@@ -59,7 +59,7 @@ func TestReadRoutes(t *testing.T) {
 		build(t, labRoutes)
 		rnd := rand.New(rand.NewPCG(3, 4))
 		var b strings.Builder
-		for i := range 80 {
+		for i := range 40 {
 			dev, via := "eth0", "10.0.0.254"
 			if rnd.IntN(2) == 0 {
 				dev, via = "cni0", "10.1.0.254"
@@ -161,7 +161,7 @@ func TestReadRules(t *testing.T) {
 		build(t, labRules)
 		rnd := rand.New(rand.NewPCG(5, 6))
 		var b strings.Builder
-		for i := range 60 {
+		for i := range 40 {
 			selectors := []string{fmt.Sprintf("fwmark %#x/%#x", rnd.Uint32(), rnd.Uint32()|1), "iif cni0", "oif cni0", "iif gone",
 				fmt.Sprintf("ipproto tcp dport %d-%d", 1+i, 100+rnd.IntN(60000)), fmt.Sprintf("from 10.%d.0.0/16", i), "not"}
 			words := []string{selectors[i%6]}

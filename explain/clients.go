@@ -18,6 +18,8 @@ type client struct {
 	in    netfilter.Iface
 	// inAssumed is true when in is the likely interface, not a known one.
 	inAssumed bool
+	// exact is true for a client that was named, not one that stands for others.
+	exact bool
 	// room is the range that the client stands for; not valid when it stands for itself alone.
 	room netip.Prefix
 }

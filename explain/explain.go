@@ -278,6 +278,7 @@ func (m *model) tracePacket(t *report.Trace, o TraceOptions) error {
 	m.adoptNode(src, dst.Addr(), o.Origin)
 	t.Node = m.node
 	c := cell{client: m.client(m.packetClass(src, o.Origin), src, netip.Prefix{}), dst: dst, proto: proto, srcPort: srcPort, mark: o.Mark}
+	c.exact = o.FromPod != ""
 	switch o.Origin {
 	case "node":
 		c.entry, c.in, c.inAssumed = netfilter.FromNode, netfilter.NoIface, false
@@ -360,6 +361,7 @@ func (m *model) gridFrom(ports []*intent.ServicePort, o TraceOptions, addrs []ne
 					class = intent.Hairpin
 				}
 				c := m.cell(m.client(class, a, netip.Prefix{}), sp, f)
+				c.exact = true
 				out = append(out, m.paths(&c, m.walk(&c, nil))...)
 			}
 		}

@@ -27,6 +27,8 @@ type model struct {
 	sources  []report.Source
 	// rules is what became of the captures of IPv4 and IPv6 rules.
 	rules [2]rulesRead
+	// insides are the pods' own network namespaces that were read, by namespace/name.
+	insides map[string]*inside
 	// foreignTables are nftables tables that nobody evaluates here.
 	foreignTables []string
 	// granted is what was taken for granted for every path: jumps that a partial capture lacks, that clients

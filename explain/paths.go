@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
@@ -37,6 +38,8 @@ type fate struct {
 	by string
 	// notes are what this outcome takes for granted beyond the ending's own.
 	notes []string
+	// within is true when the packet never left the client's pod.
+	within bool
 }
 
 // walk follows the cell's packet to all its fates.
@@ -51,10 +54,32 @@ func (m *model) walk(c *cell, tested func(netip.Prefix)) []fate {
 	}
 	w := m.walker
 	w.OnSource = tested
-	endings := w.Walk(c.entry, p)
-	out := make([]fate, len(endings))
-	for i, e := range endings {
-		out[i] = m.fate(c, e)
+	in := m.insideAt(c.Addr)
+	if in == nil || !c.exact || c.entry != netfilter.FromInterface {
+		endings := w.Walk(c.entry, p)
+		out := make([]fate, len(endings))
+		for i, e := range endings {
+			out[i] = m.fate(c, e)
+		}
+		return out
+	}
+	var out []fate
+	left, ended := in.leave(p)
+	for _, l := range left {
+		q := p
+		q.Src, q.Dst, q.DstPort = l.Packet.Src, l.Packet.Dst, l.Packet.DstPort
+		for _, e := range w.Walk(c.entry, q) {
+			out = append(out, m.fate(c, after(l, e)))
+		}
+	}
+	for _, e := range ended {
+		f := m.fate(c, e)
+		f.within = true
+		if f.result == report.ResultRedirect {
+			f.notes = append(f.notes, fmt.Sprintf("what pod %s's own proxy at %s does with the connection", in.pod, f.backend))
+		}
+		f.backend = netip.AddrPort{}
+		out = append(out, f)
 	}
 	return out
 }
@@ -217,7 +242,10 @@ func (m *model) paths(c *cell, fates []fate) []report.Path {
 	for _, k := range order {
 		out = append(out, m.path(c, groups[k].fates, groups[k].p))
 	}
-	m.compare(c, out)
+	// What a pod's own proxy takes over, nobody asked the node for.
+	if !slices.ContainsFunc(fates, func(f fate) bool { return f.within }) {
+		m.compare(c, out)
+	}
 	return out
 }
 
@@ -288,7 +316,10 @@ func (m *model) path(c *cell, fates []fate, p float64) report.Path {
 		out.Because = first.because()
 	}
 	out.Masquerade = masquerade(fates)
-	out.Reply = m.reply(&out, fates)
+	if !first.within {
+		out.Reply = m.reply(&out, fates)
+	}
+	m.noteInside(&out, c, fates)
 	return out
 }
 
@@ -391,6 +422,7 @@ func (m *model) hop(h netfilter.Hop) report.Hop {
 		Kind: string(h.Kind), Table: h.Table, Chain: h.Chain, Rule: h.Index + 1, Text: h.Text,
 		Probability: round(h.P), Cumulative: round(h.Cumulative),
 		Evidence: report.Evidence{Source: sourceOf(h), File: h.File, Line: h.Line},
+		Pod:      snapshot.PodOf(h.File),
 	}
 }
 

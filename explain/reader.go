@@ -54,6 +54,14 @@ func (r *reader) read(e *snapshot.Evidence) {
 		src.Name = "unrecognised"
 	}
 	defer func() { r.model.sources = append(r.model.sources, src) }()
+	fail := func(status snapshot.Status, format string, args ...any) {
+		src.Status = string(status)
+		src.Error = strings.TrimPrefix(src.Error+"; "+fmt.Sprintf(format, args...), "; ")
+	}
+	if in := r.model.insideOf(e); in != nil {
+		r.readInside(in, e, &src, fail)
+		return
+	}
 	if _, rules := rulesetParsers[e.Format]; rules {
 		r.model.noteRules(e)
 	}
@@ -67,27 +75,14 @@ func (r *reader) read(e *snapshot.Evidence) {
 	if e.Status != snapshot.OK && e.Status != snapshot.Truncated {
 		return
 	}
-	fail := func(status snapshot.Status, format string, args ...any) {
-		src.Status = string(status)
-		src.Error = strings.TrimPrefix(src.Error+"; "+fmt.Sprintf(format, args...), "; ")
-	}
 	text := func() traits.Source { return traits.Source{File: e.File, Text: string(e.Data)} }
 
 	if parse, ok := rulesetParsers[e.Format]; ok {
-		r.rules(e, parse, &src, fail)
+		r.model.rulesets = append(r.model.rulesets, r.parseRules(e, parse, &src, fail)...)
 		return
 	}
 	if parse, ok := hostParsers[e.Format]; ok {
-		problems, err := parse(r.model.kernel.Host, e.Family, string(e.Data), e.File)
-		switch {
-		case errors.Is(err, host.ErrEmpty):
-			src.Status = string(snapshot.Empty)
-		case err != nil:
-			fail(snapshot.Failed, "%v", err)
-		case len(problems) > 0:
-			p := problems[0]
-			fail(snapshot.Status(src.Status), "%d lines passed over, the first is line %d: %s", len(problems), p.Line, p.Why)
-		}
+		r.hostState(r.model.kernel.Host, e, parse, &src, fail)
 		return
 	}
 	switch e.Format {
@@ -116,16 +111,29 @@ func (r *reader) read(e *snapshot.Evidence) {
 	}
 }
 
-// rules reads a capture of iptables rules.
-func (r *reader) rules(e *snapshot.Evidence, parse func(string, string, netfilter.Hint) ([]*netfilter.Ruleset, error), src *report.Source, fail func(snapshot.Status, string, ...any)) {
+// hostState reads a capture of the state of one network namespace.
+func (r *reader) hostState(h *host.Host, e *snapshot.Evidence, parse func(*host.Host, int, string, string) ([]host.Problem, error), src *report.Source, fail func(snapshot.Status, string, ...any)) {
+	problems, err := parse(h, e.Family, string(e.Data), e.File)
+	switch {
+	case errors.Is(err, host.ErrEmpty):
+		src.Status = string(snapshot.Empty)
+	case err != nil:
+		fail(snapshot.Failed, "%v", err)
+	case len(problems) > 0:
+		p := problems[0]
+		fail(snapshot.Status(src.Status), "%d lines passed over, the first is line %d: %s", len(problems), p.Line, p.Why)
+	}
+}
+
+// parseRules reads a capture of iptables rules.
+func (r *reader) parseRules(e *snapshot.Evidence, parse func(string, string, netfilter.Hint) ([]*netfilter.Ruleset, error), src *report.Source, fail func(snapshot.Status, string, ...any)) []*netfilter.Ruleset {
 	text := string(e.Data)
 	rulesets, err := parse(text, e.File, netfilter.Hint{Family: netfilter.Family(e.Family), Backend: netfilter.Backend(e.Backend)})
 	if err != nil {
 		fail(snapshot.Failed, "%v", err)
-		return
+		return nil
 	}
 	netfilter.MarkPartial(rulesets, text)
-	r.model.rulesets = append(r.model.rulesets, rulesets...)
 	for _, rs := range rulesets {
 		if n := len(rs.Problems); n > 0 {
 			p := rs.Problems[0]
@@ -140,6 +148,7 @@ func (r *reader) rules(e *snapshot.Evidence, parse func(string, string, netfilte
 			fail(status, "%s", said)
 		}
 	}
+	return rulesets
 }
 
 func (r *reader) objects(e *snapshot.Evidence, src *report.Source, fail func(snapshot.Status, string, ...any)) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,10 +63,15 @@ func (s *Snapshot) WriteBundle(w io.Writer) error {
 		Node: s.Node, Tool: s.Tool, Captured: s.Captured,
 		Evidence: []manifestEvidence{},
 	}
+	taken := map[string]bool{}
 	for i, e := range sorted.Evidence {
 		entry := manifestEvidence{File: e.File, Format: e.Format, Family: e.Family, Backend: e.Backend, Status: e.Status, Error: e.Error, Note: e.Note}
 		if len(e.Data) > 0 {
-			entry.Data = fmt.Sprintf("%s%04d-%s", evidenceDir, i+1, memberName(e.File))
+			entry.Data = evidenceDir + e.File
+			if !plainName.MatchString(e.File) || taken[strings.ToLower(e.File)] {
+				entry.Data = fmt.Sprintf("%s%04d-%s", evidenceDir, i+1, memberName(e.File))
+			}
+			taken[strings.ToLower(e.File)] = true
 		}
 		m.Evidence = append(m.Evidence, entry)
 	}
@@ -95,6 +101,10 @@ func (s *Snapshot) WriteBundle(w io.Writer) error {
 	}
 	return nil
 }
+
+// plainName are names that every file system can hold and nothing reads as a path of its own; who unpacks a bundle
+// finds its files under them.
+var plainName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]{0,99}/){0,4}[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 // memberName keeps of a file's name what every file system can hold, for people who unpack a bundle.
 func memberName(file string) string {

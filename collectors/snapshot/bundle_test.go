@@ -140,7 +140,7 @@ func TestBundleBytes(t *testing.T) {
 		}
 		names = append(names, h.Name)
 	}
-	want := []string{"manifest.json", "evidence/0001--", "evidence/0002--", "evidence/0003-iptables-save.txt", "evidence/0006-nft.txt", "evidence/0007-objects.yaml"}
+	want := []string{"manifest.json", "evidence/0001--", "evidence/0002--", "evidence/0003-iptables-save.txt", "evidence/nft.txt", "evidence/objects.yaml"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}

@@ -25,6 +25,7 @@ type row struct {
 // backendTwigs are the backends of a path, in aligned columns.
 func backendTwigs(p *report.Path) []*twig {
 	var rows []row
+	var inside []*report.Inside // of each row
 	var rest []*report.Backend
 	mix := p.Masquerade == nil && mixed(p)
 	for i := range p.Backends {
@@ -35,6 +36,7 @@ func backendTwigs(p *report.Path) []*twig {
 			continue
 		}
 		rows = append(rows, backendRow(p, b, mix))
+		inside = append(inside, b.Inside)
 	}
 	var size struct{ share, rule, address, chain int }
 	for _, r := range rows {
@@ -44,7 +46,7 @@ func backendTwigs(p *report.Path) []*twig {
 		size.chain = max(size.chain, columns(r.chain))
 	}
 	var out []*twig
-	for _, r := range rows {
+	for i, r := range rows {
 		var l line
 		l = l.cell(strong, padLeft(r.share, size.share))
 		if size.rule > 0 {
@@ -59,7 +61,7 @@ func backendTwigs(p *report.Path) []*twig {
 			l = l.cell(r.mark.tone, r.mark.sign+" "+first).prose(r.mark.tone, rest)
 		}
 		l = l.cell(noTone, r.object).cell(noTone, r.masquerade)
-		out = append(out, &twig{head: l, hang: size.share + 2})
+		out = append(out, &twig{head: l, hang: size.share + 2, notes: insideNotes(inside[i])})
 	}
 	if len(rest) > 0 {
 		out = append(out, &twig{head: line{}.prose(noTone, remainder(rest)), hang: 2})
@@ -93,6 +95,26 @@ func backendRow(p *report.Path, b *report.Backend, mix bool) row {
 		}
 	}
 	return r
+}
+
+// insideNotes say what happens in the backend's own network namespace, where that was read.
+func insideNotes(in *report.Inside) []line {
+	if in == nil {
+		return nil
+	}
+	m := markOK
+	switch in.Result {
+	case report.ResultLocalProcess, report.ResultRedirect:
+	case report.ResultUnknown:
+		m = markWarn
+	default:
+		m = markError
+	}
+	l := line{}.prose(faint, "inside pod "+in.Pod+":")
+	if m != markOK {
+		l = l.prose(m.tone, m.sign+" "+m.word+":")
+	}
+	return []line{l.prose(noTone, in.Text)}
 }
 
 // object names the pod, the node and the readiness of a backend.

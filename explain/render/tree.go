@@ -299,6 +299,9 @@ func firstBackend(p *report.Path) *report.Backend {
 // pathBody adds the chains, the reasons and the backends of a path.
 func pathBody(t *twig, f *block, b *branch, p *report.Path, shown *gallery) {
 	j := follow(p, firstBackend(p))
+	if len(p.Hops) > 0 && p.Hops[0].Pod != "" {
+		t.notes = append(t.notes, line{}.prose(faint, "inside pod "+p.Hops[0].Pod+" first:").token(faint, p.Hops[0].Chain).rule(brief(&p.Hops[0])))
+	}
 	if l := wayLine(j, b, len(p.Backends) > 0); len(l) > 0 {
 		t.notes = append(t.notes, l)
 	}

@@ -188,6 +188,21 @@ type Backend struct {
 	Hops []Hop `json:"hops"`
 	// Reply is the fate of this backend's first answer, null when not walked.
 	Reply *Reply `json:"reply,omitempty"`
+	// Inside is what happens in the pod's own network namespace, null when that was not read.
+	Inside *Inside `json:"inside,omitempty"`
+}
+
+// Inside is the fate of a packet that has reached a pod.
+type Inside struct {
+	// Pod is "namespace/name".
+	Pod string `json:"pod"`
+	// Result is local-process when somebody listens, redirect when the pod's own rules hand the packet to a
+	// proxy, no-match when nobody listens, or drop, reject, no-route, martian, unknown.
+	Result Result `json:"result"`
+	// Text says it in words, with the process that listens.
+	Text string `json:"text"`
+	// Hops are the pod's own rules.
+	Hops []Hop `json:"hops"`
 }
 
 // Hop is one step: a rule, a policy, a routing decision, a virtual server, a map.
@@ -203,6 +218,8 @@ type Hop struct {
 	Probability float64  `json:"probability"`
 	Cumulative  float64  `json:"cumulative"`
 	Evidence    Evidence `json:"evidence"`
+	// Pod is "namespace/name" for a hop inside a pod's own network namespace, empty for the node's.
+	Pod string `json:"pod,omitempty"`
 }
 
 // Evidence is what a claim rests on, as the native tool prints it.

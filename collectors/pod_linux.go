@@ -1,0 +1,172 @@
+package collectors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
+)
+
+// podSources are what is read of a pod's own network namespace: the rules of a sidecar or a CNI plugin, and who
+// listens there.
+var podSources = []source{
+	{"iptables", readIPTables},
+	{"nft", readNFT},
+	{"addr", readAddrs},
+	{"route", readRoutes},
+	{"rule", readRules},
+	{"sysctl", readSysctls},
+	{"socket", readSockets},
+}
+
+// readPods reads the network namespaces of pods, named NAMESPACE/NAME. podList is the pods of this node as the
+// API has them: their addresses tell which namespace is whose.
+func (p *place) readPods(ctx context.Context, pods []string, podList []byte) []snapshot.Evidence {
+	var out []snapshot.Evidence
+	for _, pod := range pods {
+		out = append(out, p.readPod(ctx, pod, podList)...)
+	}
+	return out
+}
+
+func (p *place) readPod(ctx context.Context, pod string, podList []byte) []snapshot.Evidence {
+	dir := snapshot.PodDir(pod)
+	could := func(err error) []snapshot.Evidence {
+		return []snapshot.Evidence{couldNot(dir+"iptables-nft-save.txt", snapshot.IPTablesSave, "the network namespace of pod "+pod, err)}
+	}
+	addrs, err := podAddrs(podList, pod)
+	if err != nil {
+		return could(err)
+	}
+	file, err := namespaceWith(addrs)
+	if err != nil {
+		return could(err)
+	}
+	inside := &place{dir: dir, timeout: p.timeout, kernel: p.kernel}
+	var out []snapshot.Evidence
+	if err := within(file, func() { out = inside.readAll(ctx, podSources) }); err != nil {
+		return could(err)
+	}
+	return out
+}
+
+// podAddrs are the addresses of a pod of this node.
+func podAddrs(podList []byte, pod string) ([]netip.Addr, error) {
+	var pods struct {
+		Items []struct {
+			Metadata struct{ Namespace, Name string }
+			Spec     struct{ HostNetwork bool }
+			Status   struct{ PodIPs []struct{ IP string } }
+		}
+	}
+	if len(podList) == 0 || json.Unmarshal(podList, &pods) != nil {
+		return nil, errors.New("its addresses are not known, because the pods of this node were not read (see pods.json)")
+	}
+	for _, it := range pods.Items {
+		if it.Metadata.Namespace+"/"+it.Metadata.Name != pod {
+			continue
+		}
+		if it.Spec.HostNetwork {
+			return nil, errors.New("it has none of its own: it uses the node's (hostNetwork)")
+		}
+		var out []netip.Addr
+		for _, ip := range it.Status.PodIPs {
+			if a, err := netip.ParseAddr(ip.IP); err == nil {
+				out = append(out, a)
+			}
+		}
+		if len(out) == 0 {
+			return nil, errors.New("it has no address yet")
+		}
+		return out, nil
+	}
+	return nil, errors.New("it is no pod of this node (run svcnet on the node where it is)")
+}
+
+// namespaceWith finds the network namespace that has one of the addresses: among those of the processes, then
+// among those that container runtimes keep by name. The path is of a file that stands for it.
+func namespaceWith(addrs []netip.Addr) (string, error) {
+	own, err := os.Readlink("/proc/thread-self/ns/net")
+	if err != nil {
+		return "", reasonOf(err)
+	}
+	seen := map[string]bool{own: true}
+	denied := 0
+	check := func(file, id string) bool {
+		if seen[id] {
+			return false
+		}
+		seen[id] = true
+		found := false
+		if err := within(file, func() {
+			found = slices.ContainsFunc(ownAddrs(), func(a netip.Addr) bool { return slices.Contains(addrs, a) })
+		}); err != nil {
+			denied++
+		}
+		return found
+	}
+	for _, pid := range processes() {
+		file := fmt.Sprintf("/proc/%d/ns/net", pid)
+		id, err := os.Readlink(file)
+		if errors.Is(err, os.ErrPermission) {
+			denied++
+			continue
+		}
+		if err == nil && check(file, id) {
+			return file, nil
+		}
+	}
+	for _, pattern := range []string{"/run/netns/*", "/var/run/netns/*", "/proc/1/root/run/netns/*"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			continue
+		}
+		for _, file := range files {
+			var st unix.Stat_t
+			if unix.Stat(file, &st) == nil && check(file, fmt.Sprintf("net:[%d]", st.Ino)) {
+				return file, nil
+			}
+		}
+	}
+	if denied > 0 {
+		return "", fmt.Errorf("namespaces of other processes: %w", os.ErrPermission)
+	}
+	var list []string
+	for _, a := range addrs {
+		list = append(list, a.String())
+	}
+	return "", fmt.Errorf("no process is in a namespace with its address (%s): in a container, svcnet needs the host's processes (hostPID)", strings.Join(list, ", "))
+}
+
+// within runs f on a thread that has entered the network namespace of a file. The thread is not used again.
+func within(file string, f func()) error {
+	done := make(chan error, 1)
+	go func() {
+		// Not unlocked: the runtime ends a thread whose goroutine ends locked, and nothing else ever runs in
+		// a namespace that it did not ask for.
+		runtime.LockOSThread()
+		done <- func() error {
+			ns, err := os.Open(file)
+			if err != nil {
+				return reasonOf(err)
+			}
+			defer ns.Close()
+			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+				return fmt.Errorf("enter it: %w", err)
+			}
+			f()
+			return nil
+		}()
+	}()
+	return <-done
+}

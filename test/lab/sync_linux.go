@@ -1,0 +1,161 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"time"
+)
+
+// The sentinel is a Service of the lab's own. It is changed after what is waited for, and kube-proxy writes all
+// changes that it has seen in one go: once the sentinel's new number is in the kernel, so is everything before
+// it. Services and EndpointSlices reach kube-proxy on two ways, so the number is on both: it is the port of the
+// Service and the port of its endpoints, which are addresses for documentation.
+const (
+	sentinelNamespace = "svcnet-lab"
+	sentinelName      = "sentinel"
+	sentinelIPv4      = "192.0.2.1"
+	sentinelIPv6      = "2001:db8::1"
+)
+
+// a proxyMode is how the sentinel is read back from the kernel. Every pattern must be found in the text of its
+// command, %d being the number.
+type proxyMode struct {
+	name  string
+	reads []sentinelRead
+}
+
+type sentinelRead struct {
+	argv     []string
+	patterns []string
+}
+
+var proxyModes = []proxyMode{
+	{"iptables", []sentinelRead{
+		{[]string{"iptables-save", "-t", "nat"}, []string{
+			`--comment "svcnet-lab/sentinel cluster IP" .*--dport %d `, `--to-destination 192\.0\.2\.1:%d\n`}},
+		{[]string{"ip6tables-save", "-t", "nat"}, []string{
+			`--comment "svcnet-lab/sentinel cluster IP" .*--dport %d `, `--to-destination \[2001:db8::1\]:%d\n`}},
+	}},
+	{"nftables", []sentinelRead{
+		{[]string{"nft", "list", "table", "ip", "kube-proxy"}, []string{
+			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `dnat to 192\.0\.2\.1:%d\n`}},
+		{[]string{"nft", "list", "table", "ip6", "kube-proxy"}, []string{
+			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `dnat to \[2001:db8::1\]:%d\n`}},
+	}},
+}
+
+func findMode(name string) (proxyMode, bool) {
+	for _, m := range proxyModes {
+		if m.name == name {
+			return m, true
+		}
+	}
+	return proxyMode{}, false
+}
+
+// addSentinel makes the sentinel with number 1. The API server hands out ClusterIPs a moment after it is ready.
+func (l *Lab) addSentinel(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, ready)
+	defer cancel()
+	err := l.Apply(ctx, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": sentinelNamespace}})
+	if err != nil {
+		return err
+	}
+	for {
+		err := l.moveSentinel(ctx)
+		var refused *APIError
+		if !errors.As(err, &refused) || refused.Code < http.StatusInternalServerError && refused.Code != http.StatusTooManyRequests {
+			return err
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("add the sentinel Service: %w", err)
+		}
+	}
+}
+
+// moveSentinel gives the sentinel its next number.
+func (l *Lab) moveSentinel(ctx context.Context) error {
+	number := l.sentinel%60000 + 1
+	slice := func(name, addressType, address string) map[string]any {
+		return map[string]any{
+			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": addressType,
+			"metadata": map[string]any{"name": name, "namespace": sentinelNamespace,
+				"labels": map[string]any{"kubernetes.io/service-name": sentinelName}},
+			"ports":     []any{map[string]any{"name": "", "port": number, "protocol": "TCP"}},
+			"endpoints": []any{map[string]any{"addresses": []any{address}, "conditions": map[string]any{"ready": true}}},
+		}
+	}
+	err := l.Apply(ctx, map[string]any{
+		"apiVersion": "v1", "kind": "Service",
+		"metadata": map[string]any{"name": sentinelName, "namespace": sentinelNamespace},
+		"spec": map[string]any{"ipFamilyPolicy": "RequireDualStack",
+			"ports": []any{map[string]any{"port": number, "protocol": "TCP"}}},
+	}, slice("sentinel-ipv4", "IPv4", sentinelIPv4), slice("sentinel-ipv6", "IPv6", sentinelIPv6))
+	if err != nil {
+		return err
+	}
+	l.sentinel = number
+	return nil
+}
+
+// WaitSynced waits until every Service and EndpointSlice that was written before is in the kernel of the given
+// nodes, of all with a running kube-proxy when none is given. It takes kube-proxy's minSyncPeriod, a second or
+// two. kube-proxy may still be removing conntrack entries of UDP backends when it returns.
+func (l *Lab) WaitSynced(ctx context.Context, nodes ...*Node) error {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	if len(nodes) == 0 {
+		for _, n := range l.Nodes {
+			if n.ProxyRunning() {
+				nodes = append(nodes, n)
+			}
+		}
+	}
+	if err := l.moveSentinel(ctx); err != nil {
+		return fmt.Errorf("wait for kube-proxy: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, ready)
+	defer cancel()
+	for _, n := range nodes {
+		for {
+			last := n.sentinelSeen(ctx, l.sentinel)
+			if last == nil {
+				break
+			}
+			if err := n.proxyFailure(); err != nil {
+				return fmt.Errorf("wait for kube-proxy: %w", err)
+			}
+			if !pause(ctx, 50*time.Millisecond) {
+				return fmt.Errorf("wait for kube-proxy on node %s: not synced after %s (last: %w); its log %s ends: %s", n.Name, ready, last, n.ProxyLog(), logTail(n.ProxyLog()))
+			}
+		}
+	}
+	return nil
+}
+
+// sentinelSeen tells whether the kernel of the node holds the sentinel with that number; the error says what it
+// lacks.
+func (n *Node) sentinelSeen(ctx context.Context, number int) error {
+	n.mu.Lock()
+	mode, _ := findMode(n.mode)
+	n.mu.Unlock()
+	for _, read := range mode.reads {
+		text, err := n.Run(ctx, "", read.argv...)
+		if err != nil {
+			return err
+		}
+		for _, pattern := range read.patterns {
+			re, err := regexp.Compile(fmt.Sprintf(pattern, number))
+			if err != nil {
+				return err
+			}
+			if !re.MatchString(text) {
+				return fmt.Errorf("%s shows nothing like %s", read.argv[0], re)
+			}
+		}
+	}
+	return nil
+}
