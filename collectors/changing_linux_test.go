@@ -62,7 +62,7 @@ func moment(save []byte) (map[string]int, error) {
 // is marked as inconsistent. The rulesets are numbered and the table filter is written first: what was there at one
 // moment has the same number in both tables, or one more in filter.
 func TestChangingRules(t *testing.T) {
-	needs(t, "iptables-nft-restore", "iptables-legacy-restore")
+	needs(t, "bash", "iptables-nft-restore", "iptables-legacy-restore")
 	reads := 100
 	if testing.Short() {
 		reads = 20

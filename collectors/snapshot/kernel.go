@@ -16,6 +16,7 @@ var (
 	socketHeader = regexp.MustCompile(`^(Netid\s+)?State\s+Recv-Q\s+Send-Q\s+Local Address:Port`)
 	socketLine   = regexp.MustCompile(`^((tcp|udp|raw|icmp6|sctp|mptcp|v_str|u_str|u_dgr|nl|p_raw|p_dgr)\s+)?(LISTEN|UNCONN|ESTAB|SYN-SENT|SYN-RECV|FIN-WAIT-[12]|TIME-WAIT|CLOSE-WAIT|LAST-ACK|CLOSING|CLOSED)\s+\d+\s+\d+\s+\S+`)
 	recentLine   = regexp.MustCompile(`^src=\S+ ttl: \d+ last_seen: \d+ oldest_pkt: \d+`)
+	recentHead   = regexp.MustCompile(`^==> \S*/xt_recent/\S+ <==$`)
 	unameLine    = regexp.MustCompile(`^Linux (version )?(\S+ )?\d+\.\d+\S*( |$)`)
 	releaseLine  = regexp.MustCompile(`^\d+\.\d+\.\d+\S*$`)
 	dmesgLine    = regexp.MustCompile(`^(<\d+>)?\[\s*(\d+\.\d{6}|(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \S.*\d{4})\] ?`)
@@ -42,7 +43,7 @@ var kernelTells = []tell{
 	}},
 	{ToolVersions, func(l string) bool { return strings.Contains(l, " v") && toolLine.MatchString(l) }},
 	{SocketList, func(l string) bool { return socketHeader.MatchString(l) || socketLine.MatchString(l) }},
-	{XTRecent, func(l string) bool { return recentLine.MatchString(l) }},
+	{XTRecent, func(l string) bool { return recentLine.MatchString(l) || recentHead.MatchString(l) }},
 	{Uname, func(l string) bool { return unameLine.MatchString(l) }},
 	{Ethtool, func(l string) bool { return featureLine.MatchString(l) }},
 	{Bridge, func(l string) bool { return brctlHeader.MatchString(l) || brctlLine.MatchString(l) }},

@@ -60,6 +60,7 @@ var namedFormats = []struct {
 	{regexp.MustCompile(`^ip6?[-46]*link`), IPLink},
 	{regexp.MustCompile(`^ip6?[-46]*route`), IPRoute},
 	{regexp.MustCompile(`^ip6?[-46]*rule`), IPRule},
+	{regexp.MustCompile(`^xt-recent`), XTRecent},
 	{regexp.MustCompile(`^sysctl`), Sysctl},
 	{regexp.MustCompile(`^ss\b`), SocketList},
 	{regexp.MustCompile(`^tool-versions`), ToolVersions},

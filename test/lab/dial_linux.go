@@ -119,7 +119,7 @@ func (l *Lab) Open(ctx context.Context, from Place, proto corev1.Protocol, to ne
 	return c, a, nil
 }
 
-// Ask sends another line, or another datagram from the same port, and waits for the answer.
+// Ask sends another question, or another datagram from the same port, and waits for the answer.
 func (c *Conn) Ask(ctx context.Context) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -134,10 +134,26 @@ func (c *Conn) Close() { c.file.Close() }
 
 func (c *Conn) ask(ctx context.Context) (Answer, error) {
 	defer watch(ctx, c.file)()
-	if _, err := c.file.Write([]byte("?\n")); err != nil {
+	_, err := c.file.Write([]byte(question + "\n"))
+	if errors.Is(err, unix.EPERM) && c.proto == corev1.ProtocolUDP {
+		return c.rejected(ctx, err)
+	}
+	if err != nil {
 		return c.ended(err)
 	}
 	return c.read(ctx)
+}
+
+// rejected tells REJECT from DROP where the sender's own OUTPUT does it: both refuse the datagram, and only the
+// first sends an ICMP error, which is there at once or never.
+func (c *Conn) rejected(ctx context.Context, refused error) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	a, err := c.read(ctx)
+	if err != nil || a.Outcome == TimedOut {
+		return c.ended(refused)
+	}
+	return a, nil
 }
 
 func (c *Conn) read(ctx context.Context) (Answer, error) {

@@ -210,6 +210,13 @@ func outcomes(ctx context.Context, t *testing.T, l *Lab, pods []*Pod) {
 			t.Errorf("%s to %s: %s (%v), want %s", tt.from, tt.to, got, err, tt.want)
 		}
 	}
+	// What the sender's own rules do to its datagrams: DROP and REJECT both refuse to send.
+	if _, err := other.Run(ctx, "", "iptables", "-A", "OUTPUT", "-p", "udp", "--dport", "4445", "-j", "DROP"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := l.Dial(ctx, other, corev1.ProtocolUDP, netip.AddrPortFrom(pods[0].IPv4, 4445), DialOptions{}); err != nil || got.Outcome != Unreachable {
+		t.Errorf("own datagram dropped: %s (%v), want %s", got, err, Unreachable)
+	}
 	if _, err := l.Dial(ctx, pods[0], corev1.ProtocolTCP, netip.MustParseAddrPort("10.96.0.80:80"), DialOptions{SourceIP: netip.MustParseAddr("192.0.2.9")}); err == nil {
 		t.Error("a source address that is not there is no error")
 	}

@@ -142,6 +142,9 @@ func (l *Lab) addNode(ctx context.Context, i int) error {
 		lab: l, ns: ns, taken: map[netip.Addr]bool{},
 	}
 	l.Nodes = append(l.Nodes, n)
+	if err := n.writeFolder(); err != nil {
+		return err
+	}
 	if err := ns.Sysctl("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"); err != nil {
 		return err
 	}

@@ -10,8 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -75,9 +73,6 @@ func (n *Node) Backend() Backend {
 // writeFolder makes the node's folder. kube-proxy, and everybody else, finds iptables by PATH alone.
 func (n *Node) writeFolder() error {
 	bin := filepath.Join(n.Dir(), "bin")
-	if _, err := os.Lstat(bin); err == nil {
-		return nil
-	}
 	if err := os.MkdirAll(bin, 0o700); err != nil {
 		return fmt.Errorf("make the folder of node %s: %w", n.Name, err)
 	}
@@ -99,11 +94,7 @@ func (n *Node) Path() string { return filepath.Join(n.Dir(), "bin") + ":" + syst
 // Env is the environment of programs on the node, as NAME=value: PATH with the node's iptables first, KUBECONFIG
 // of admin, and a lock of iptables that it does not share with other nodes.
 func (n *Node) Env() []string {
-	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
-		name, _, _ := strings.Cut(e, "=")
-		return name == "PATH" || name == "KUBECONFIG" || name == "XTABLES_LOCKFILE"
-	})
-	return append(env, "PATH="+n.Path(), "KUBECONFIG="+n.lab.Kubeconfig("admin"), "XTABLES_LOCKFILE="+filepath.Join(n.Dir(), "xtables.lock"))
+	return environment(n.lab.Dir, n.Dir())
 }
 
 // Run runs a command on the node with the node's Env, "iptables-save -c", and returns its standard output.

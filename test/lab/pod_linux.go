@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 )
 
 // A PodSpec says what pod is wanted.
@@ -138,13 +139,15 @@ func (p *Pod) object(labels map[string]string) map[string]any {
 	for k, v := range labels {
 		set[k] = v
 	}
+	const image = "registry.k8s.io/pause:3.10"
+	now := time.Now().UTC().Format(time.RFC3339)
 	yes := func(t string) map[string]any { return map[string]any{"type": t, "status": "True"} }
 	return map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": map[string]any{"name": p.Name, "namespace": p.Namespace, "labels": set},
 		"spec": map[string]any{
 			"nodeName": p.Node.Name, "hostNetwork": p.HostNetwork,
-			"containers": []any{map[string]any{"name": "pause", "image": "registry.k8s.io/pause:3.10"}},
+			"containers": []any{map[string]any{"name": "pause", "image": image}},
 		},
 		"status": map[string]any{
 			"phase":  "Running",
@@ -153,6 +156,10 @@ func (p *Pod) object(labels map[string]string) map[string]any {
 			"hostIP": p.Node.IPv4.String(),
 			"hostIPs": []any{
 				map[string]any{"ip": p.Node.IPv4.String()}, map[string]any{"ip": p.Node.IPv6.String()}},
+			"startTime": now,
+			"containerStatuses": []any{map[string]any{
+				"name": "pause", "image": image, "imageID": image, "restartCount": 0, "ready": true, "started": true,
+				"state": map[string]any{"running": map[string]any{"startedAt": now}}}},
 			"conditions": []any{yes("PodReadyToStartContainers"), yes("Initialized"), yes("Ready"), yes("ContainersReady"), yes("PodScheduled")},
 		},
 	}

@@ -63,9 +63,6 @@ func (n *Node) StartProxy(_ context.Context) error {
 	if n.proxy != nil && n.proxy.running() {
 		return fmt.Errorf("start kube-proxy on node %s: it runs, with pid %d", n.Name, n.proxy.cmd.Process.Pid)
 	}
-	if err := n.writeFolder(); err != nil {
-		return err
-	}
 	config := n.configuration()
 	mode, ok := config["mode"].(string)
 	if _, known := findMode(mode); !ok || !known {

@@ -37,7 +37,7 @@ type Server struct {
 type closer interface{ Close() error }
 
 // Serve opens a server in the pod on all of its addresses, of both families when none is named. It answers every
-// connection, and every further line on it, or every datagram, with one line that names the pod, the port and the
+// connection, and every line "?" on it, or every datagram, with one line that names the pod, the port and the
 // client that it saw. The server is open when Serve returns.
 func (p *Pod) Serve(proto corev1.Protocol, port int, families ...corev1.IPFamily) (*Server, error) {
 	if len(families) == 0 {
@@ -179,7 +179,10 @@ func (s *Server) accept(listener net.Listener) {
 	}
 }
 
-// answer greets once, then once for every line, until the client leaves.
+// question is the line that asks for another greeting. What else is sent is taken and not answered.
+const question = "?"
+
+// answer greets once, then once for every question, until the client leaves.
 func (s *Server) answer(c net.Conn) {
 	defer s.drop(c)
 	line := s.greet(addrPort(c.RemoteAddr()), addrPort(c.LocalAddr()))
@@ -188,6 +191,9 @@ func (s *Server) answer(c net.Conn) {
 	}
 	lines := bufio.NewScanner(c)
 	for lines.Scan() {
+		if lines.Text() != question {
+			continue
+		}
 		if _, err := c.Write(line); err != nil {
 			return
 		}
