@@ -82,7 +82,10 @@ func outcome(file string, f snapshot.Format, what string, data []byte, err error
 		return absent(file, f, unseen.reason)
 	case errors.As(err, &unseen):
 		return missed(file, f, snapshot.NotCollected, fmt.Errorf("read %s: %w", what, err))
-	case len(data) > 0 && (errors.As(err, &changed) || errors.As(err, &partly)):
+	case errors.As(err, &changed):
+		// Rules of two moments are rules that no packet met: what is compared with them would be a false alarm.
+		return missed(file, f, snapshot.Failed, fmt.Errorf("read %s: %w", what, err))
+	case len(data) > 0 && errors.As(err, &partly):
 		e := missed(file, f, snapshot.Truncated, fmt.Errorf("read %s: %w", what, err))
 		e.Data = data
 		return e

@@ -67,7 +67,7 @@ func (m *model) clients(sp *intent.ServicePort, f intent.Frontend) []client {
 	}
 	remote, remoteRoom := m.podClient(family, false, backends, selected)
 	add(intent.RemotePod, remote, remoteRoom)
-	if a := m.nodeAddr(family); a.IsValid() {
+	if a := m.nodeSource(f.Addr); a.IsValid() {
 		add(intent.Node, a, netip.Prefix{})
 	}
 	for _, n := range m.objects.Nodes {

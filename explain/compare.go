@@ -129,6 +129,9 @@ func (m *model) reply(out *report.Path, fates []fate) *report.Reply {
 		}
 		r := m.replyOf(f)
 		if r == nil {
+			r = m.bypass(out, f)
+		}
+		if r == nil {
 			return nil
 		}
 		if common == nil {
@@ -182,6 +185,21 @@ func (m *model) replyOf(f *fate) *report.Reply {
 		}
 	}
 	return worst
+}
+
+// bypass is the answer to a client elsewhere in the cluster that dialled a node port of this node and was sent on
+// to another node under its own address: the backend's node knows the way to the client, and this node is not on it.
+// Nil for all others: a client outside of the cluster may be reached through this node, and a cluster IP is
+// translated on the client's own node.
+func (m *model) bypass(out *report.Path, f *fate) *report.Reply {
+	remote := out.SourceClass == string(intent.RemotePod) || out.SourceClass == string(intent.RemoteNode)
+	if out.Frontend.Kind != string(intent.NodePort) || !remote || f.Verdict != netfilter.Forwarded || f.Packet.SNATed || !f.Packet.DNATed || m.isLocalPod(f.Packet.Dst) {
+		return nil
+	}
+	return &report.Reply{
+		Result: report.ReplyBypasses,
+		Text:   fmt.Sprintf("%s is on another node and answers %s directly, as a source that the client did not dial", f.Packet.Dst, f.Packet.Src),
+	}
 }
 
 func lastText(e netfilter.Ending) string {

@@ -109,6 +109,18 @@ func (m *model) nodeAddr(family netfilter.Family) netip.Addr {
 	return netip.Addr{}
 }
 
+// nodeSource is the address from which the node itself dials dst: the one that its routes choose. A node that dials
+// an address of its own does so from that address.
+func (m *model) nodeSource(dst netip.Addr) netip.Addr {
+	family := familyOf(dst)
+	if m.kernel.Host.HasRoutes[int(family)] {
+		if d := m.kernel.Host.Route(host.Query{Dst: dst, Local: true}); d.Src.IsValid() {
+			return d.Src
+		}
+	}
+	return m.nodeAddr(family)
+}
+
 // madeForServices are devices that carry service addresses, which are no addresses of the node to dial from.
 func madeForServices(link string) bool {
 	return link == "kube-ipvs0" || link == "nodelocaldns" || strings.HasPrefix(link, "cilium_")

@@ -267,6 +267,8 @@ func judgeReply(r *report.Reply) (mark, string) {
 		return markWarn, "answer not decided"
 	case report.ReplyUntranslated:
 		return markError, "answer comes back untranslated: the client does not take it"
+	case report.ReplyBypasses:
+		return markError, "answer does not come back through this node: the client does not take it"
 	case report.ReplyDrop:
 		return markError, "answer dropped: the client waits for its timeout"
 	case report.ReplyReject:

@@ -135,10 +135,12 @@ const (
 type ReplyResult string
 
 // The results of a reply. Delivered: it reaches the client as the answer that it is. Untranslated: it comes from
-// an address that the client did not dial. The others are as for requests.
+// an address that the client did not dial. Bypasses: it does not come back through this node, which alone could
+// undo the translation, and so is untranslated too. The others are as for requests.
 const (
 	ReplyDelivered    ReplyResult = "delivered"
 	ReplyUntranslated ReplyResult = "untranslated"
+	ReplyBypasses     ReplyResult = "bypasses"
 	ReplyDrop         ReplyResult = "drop"
 	ReplyReject       ReplyResult = "reject"
 	ReplyNoRoute      ReplyResult = "no-route"

@@ -32,7 +32,7 @@ func words() map[string][]any {
 		},
 		"Frontend.protocol": {"TCP", "UDP", "SCTP"},
 		"Backend.state":     {"ok", "missing", "stale", "not-ready", "excluded", "unknown"},
-		"Reply.result":      {"delivered", "untranslated", "drop", "reject", "no-route", "martian", "unknown"},
+		"Reply.result":      {"delivered", "untranslated", "bypasses", "drop", "reject", "no-route", "martian", "unknown"},
 		"Hop.kind":          {"rule", "policy", "route", "set", "virtual-server", "map", "conntrack"},
 		"Finding.severity":  {"critical", "error", "warning", "info"},
 		"Source.status": {

@@ -41,9 +41,9 @@ var proxyModes = []proxyMode{
 	}},
 	{"nftables", []sentinelRead{
 		{[]string{"nft", "list", "table", "ip", "kube-proxy"}, []string{
-			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `dnat to 192\.0\.2\.1:%d\n`}},
+			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `192\.0\.2\.1 \. %d\b`}},
 		{[]string{"nft", "list", "table", "ip6", "kube-proxy"}, []string{
-			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `dnat to \[2001:db8::1\]:%d\n`}},
+			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `2001:db8::1 \. %d\b`}},
 	}},
 }
 
@@ -120,10 +120,14 @@ func (l *Lab) WaitSynced(ctx context.Context, nodes ...*Node) error {
 	ctx, cancel := context.WithTimeout(ctx, ready)
 	defer cancel()
 	for _, n := range nodes {
+		var last error
 		for {
-			last := n.sentinelSeen(ctx, l.sentinel)
-			if last == nil {
+			lacks := n.sentinelSeen(ctx, l.sentinel)
+			if lacks == nil {
 				break
+			}
+			if ctx.Err() == nil { // else it says that it was interrupted
+				last = lacks
 			}
 			if err := n.proxyFailure(); err != nil {
 				return fmt.Errorf("wait for kube-proxy: %w", err)

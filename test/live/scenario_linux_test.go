@@ -275,7 +275,7 @@ func scenes() []scene {
 		{svc: two, slices: append(slices4and6(two, "-x", ready("a1", "c1")), slices4and6(two, "-y", ready("c1", "c2"))...)},
 		{svc: service("headless", tcp(80), headless), slices: slices4and6(service("headless", tcp(80)), "", local), none: true},
 		{svc: service("external-name", nil, externalName), none: true},
-		{svc: service("other-proxy", tcp(80), label("service.kubernetes.io/service-proxy-name", "other")), slices: slices4and6(service("other-proxy", tcp(80)), "", local)},
+		{svc: service("other-proxy", tcp(80), label("service.kubernetes.io/service-proxy-name", "other")), slices: slices4and6(service("other-proxy", tcp(80)), "", local), none: true},
 	}
 	return out
 }
