@@ -26,6 +26,8 @@ type live struct {
 	silent bool
 	// timeout of one request to the API.
 	timeout time.Duration
+	// said is true once it was said what is read.
+	said bool
 }
 
 func newLive() live {
@@ -159,9 +161,10 @@ func noNode(s *snapshot.Snapshot) string {
 
 // say tells somebody at a terminal what is being read: it decides what the answer is about.
 func (l *live) say(a *app, s *snapshot.Snapshot, api *collectors.API) {
-	if !isTerminal(a.Err) {
+	if !isTerminal(a.Err) || l.said {
 		return
 	}
+	l.said = true
 	who := "this machine"
 	if s.Node != "" {
 		who += fmt.Sprintf(" (node %s)", s.Node)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -125,15 +126,7 @@ func (a *app) trace(ctx context.Context, f *traceFlags, args []string) error {
 	if o.FromPod != "" && !slices.Contains(f.pods, o.FromPod) {
 		f.evidence.pods = append(f.evidence.pods, o.FromPod)
 	}
-	s, err := f.evidence.load(ctx, a)
-	if err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	f.evidence.list(a, s)
-	t, err := a.answer(s, o, f.namespaceSet)
+	t, err := a.look(ctx, f, o)
 	if err != nil {
 		return err
 	}
@@ -145,6 +138,48 @@ func (a *app) trace(ctx context.Context, f *traceFlags, args []string) error {
 		return fmt.Errorf("write the document: %w", err)
 	}
 	return verdict(t, f.failOn)
+}
+
+// settle is how long a difference that a live node shows is given to go away: kube-proxy follows a change of objects
+// within its minSyncPeriod, a second by default.
+const settle = 1500 * time.Millisecond
+
+// looks is how often a live node is looked at while what differs keeps changing.
+const looks = 3
+
+// look reads the evidence and answers. Where a live node differs from what the objects ask for, it is read again a
+// little later: a difference that is gone then, or another one, was kube-proxy at work on a change.
+func (a *app) look(ctx context.Context, f *traceFlags, o explain.TraceOptions) (*report.Trace, error) {
+	var last []string
+	for n := 1; ; n++ {
+		s, err := f.evidence.load(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if n == 1 {
+			f.evidence.list(a, s)
+		}
+		t, err := a.answer(s, o, f.namespaceSet)
+		if err != nil || f.evidence.offline() || len(t.Findings) == 0 {
+			return t, err
+		}
+		var now []string
+		for i := range t.Findings {
+			now = append(now, t.Findings[i].ID+" "+t.Findings[i].Subject)
+		}
+		if n == looks || slices.Equal(now, last) {
+			return t, nil
+		}
+		last = now
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(settle):
+		}
+	}
 }
 
 // answer traces; a Service that is not in the default namespace but in exactly one other is traced there, if

@@ -76,13 +76,18 @@ func Trace(s *snapshot.Snapshot, o TraceOptions) (*report.Trace, error) {
 	return t, nil
 }
 
-// MissingSources are the sources without which the paths of a trace cannot be right: rules that could not be
-// read to the end, or that nobody collected. Empty means that what is shown rests on complete evidence.
+// MissingSources are the sources without which a trace cannot be right: rules that could not be read to the end, or
+// that nobody collected, and Services or endpoint slices that were asked for in vain. Empty means that what is shown
+// rests on complete evidence.
 func MissingSources(t *report.Trace) []report.Source {
 	var out []report.Source
 	rules := false
 	for _, s := range t.Sources {
-		if !strings.HasPrefix(s.Name, "iptables") {
+		if s.Name == string(snapshot.Objects) && !snapshot.Status(s.Status).Answers() && !besideTheQuestion[s.File] {
+			out = append(out, s)
+			continue
+		}
+		if !strings.HasPrefix(s.Name, "iptables") || snapshot.PodOf(s.File) != "" {
 			continue
 		}
 		if snapshot.Status(s.Status).Answers() {
@@ -91,7 +96,7 @@ func MissingSources(t *report.Trace) []report.Source {
 			out = append(out, s)
 		}
 	}
-	if !rules && len(out) == 0 {
+	if !rules && !slices.ContainsFunc(out, func(s report.Source) bool { return strings.HasPrefix(s.Name, "iptables") }) {
 		out = append(out, report.Source{
 			Name: "iptables", Status: string(snapshot.NotCollected),
 			Error: "no iptables rules among the files: nothing says what the node does (give `iptables-save` output with -f)",
@@ -99,6 +104,10 @@ func MissingSources(t *report.Trace) []report.Source {
 	}
 	return out
 }
+
+// besideTheQuestion are objects that collectors read beside Services and endpoint slices: they tell clients apart and
+// name pods, and kube-proxy's credentials do not get all of them.
+var besideTheQuestion = map[string]bool{"nodes.json": true, "pods.json": true}
 
 func (o *TraceOptions) check() error {
 	if o.To == "" && o.Service == "" {

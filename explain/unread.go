@@ -15,6 +15,8 @@ type rulesRead struct {
 	answered bool
 	// missed are those that say nothing: file and why.
 	missed []string
+	// part are those of which something is missing.
+	part []string
 }
 
 // noteRules records a capture of rules. A capture of family 0 speaks for both.
@@ -34,6 +36,8 @@ func (m *model) noteRules(e *snapshot.Evidence) {
 				why = string(e.Status)
 			}
 			r.missed = append(r.missed, e.File+": "+why)
+		default:
+			r.part = append(r.part, e.File+": "+e.Error)
 		}
 	}
 }
@@ -75,11 +79,17 @@ func (m *model) servedBy(family netfilter.Family) bool {
 // beside says what else decides about packets of a family and was not read, where the service rules were.
 func (m *model) beside() []string {
 	var out []string
+	add := func(text string) {
+		if !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
 	for i := range m.rules {
 		for _, missed := range m.rules[i].missed {
-			if text := "rules that were not read: " + missed; !slices.Contains(out, text) {
-				out = append(out, text)
-			}
+			add("rules that were not read: " + missed)
+		}
+		for _, part := range m.rules[i].part {
+			add("rules that were read in part: " + part)
 		}
 	}
 	if len(m.foreignTables) > 0 {

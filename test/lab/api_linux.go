@@ -221,11 +221,16 @@ func (l *Lab) Get(ctx context.Context, kind, namespace, name string, into any) e
 // Request sends any request to the API server as admin and returns the body of the answer. What is not 2xx is an
 // *APIError.
 func (l *Lab) Request(ctx context.Context, method, path, contentType string, body []byte) ([]byte, error) {
+	return l.RequestAs(ctx, "admin", method, path, contentType, body)
+}
+
+// RequestAs is Request as "admin", "proxy" or "viewer".
+func (l *Lab) RequestAs(ctx context.Context, user, method, path, contentType string, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, apiURL+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("ask the API server: %w", err)
 	}
-	req.Header.Set("Authorization", "Bearer "+l.tokens["admin"])
+	req.Header.Set("Authorization", "Bearer "+l.tokens[user])
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}

@@ -121,15 +121,19 @@ func (l *Lab) writeCredentials() error {
 func (l *Lab) waitControlPlane(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ready)
 	defer cancel()
-	last := errors.New("not asked yet")
+	var last error
 	for {
 		for _, p := range l.processes {
 			if !p.running() {
 				return p.failure()
 			}
 		}
-		if last = l.tryControlPlane(ctx); last == nil {
+		lacks := l.tryControlPlane(ctx)
+		if lacks == nil {
 			return l.writeKubeconfigs()
+		}
+		if ctx.Err() == nil { // else it says that it was interrupted
+			last = lacks
 		}
 		if !pause(ctx, 50*time.Millisecond) {
 			return fmt.Errorf("start kube-apiserver: not ready after %s (last: %w); its log %s ends: %s", ready, last, l.apiLog(), logTail(l.apiLog()))

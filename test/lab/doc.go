@@ -37,21 +37,28 @@
 // # The exported API
 //
 //	Binaries(ctx) (Paths, error)                     build or find etcd, kube-apiserver, kube-proxy
-//	Up(ctx, Options) (*Lab, error), (*Lab).Down()    a Lab: Nodes, Client, ControlPlane, Kubeconfig(user), Dir
-//	DownLeftover(name)                               clean up behind a lab whose process is gone
+//	Up(ctx, Options) (*Lab, error), (*Lab).Down()    a Lab: Name, Dir, Nodes, Client, ControlPlane; Node(name)
+//	DownLeftover(name), ReadState(name)              a lab of another process: clean up behind it, enter it
 //
 //	(*Lab).Apply(ctx, objs...)                       YAML, maps, k8s.io/api types, slices of these; status too
-//	(*Lab).Replace, Patch, Delete, Get, Request      the rest of the API, as "admin"
-//	EndpointSlices, Ports, Ready, Endpoint           slices of a Service out of pods
+//	(*Lab).Replace, Patch, Delete, Get, Request(As)  the rest of the API; *APIError; Kubeconfig(user)
+//	EndpointSlices, EndpointSlice, Ports             slices of a Service out of pods
+//	Ready, Terminating, Endpoint                     pods as endpoints, with conditions, zones and hints
 //	(*Lab).WaitSynced(ctx, nodes...)                 what was written before is now in the kernel
 //
-//	(*Node).StartProxy, StopProxy, SignalProxy, ConfigureProxy, ProxyRunning, ProxyPID, ProxyLog, ProxyConfig
-//	(*Node).Run, Env, Get                            commands and HTTP inside, with the node's iptables
+//	(*Node).StartProxy, StopProxy, SignalProxy       kube-proxy; ProxyRunning, ProxyPID, ProxyLog, ProxyConfig
+//	(*Node).ConfigureProxy, Section                  its configuration at the next start
+//	(*Node).Run, Env, Path, Get, Backend, Dir        commands and HTTP inside, with the node's iptables
 //
-//	(*Lab).AddPod(ctx, PodSpec) (*Pod, error), (*Pod).Remove
+//	(*Lab).AddPod(ctx, PodSpec), (*Pod).Remove       pods; SetHairpin, Interface, Addr
 //	(*Pod).Serve(proto, port, families...), ServeAt  servers that answer with their name and the client's address
-//	(*Lab).Dial, Open, Many                          from a Place (pod, node, client, control plane) to an address
-//	(*Namespace).Do, Run, Sysctl, IP                 anything else inside a namespace
+//	(*Lab).Dial, Open, Many                          from a Place (pod, node, client, control plane, namespace)
+//	Answer, Outcome, Answers, DialOptions, Conn      what connections met
+//	(*Client).RouteVia(ctx, node, prefixes...)       the node through which the client reaches Services
+//	(*Namespace).Do, Run, Sysctl, IP                 anything else inside a namespace: place.Netns()
+//
+// A Service of the lab's own, svcnet-lab/sentinel, is on every node: WaitSynced changes it last and looks for the
+// change in the kernel. The API server's default/kubernetes is there as well.
 //
 // The package must not import any other of this module: a judge knows nothing of the case.
 package lab

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
 
@@ -85,9 +84,8 @@ func EndpointSlice(namespace, service, name string, family discoveryv1.AddressTy
 }
 
 func (e Endpoint) in(family discoveryv1.AddressType) discoveryv1.Endpoint {
-	var addr netip.Addr = e.Pod.Addr(family == discoveryv1.AddressTypeIPv6)
 	out := discoveryv1.Endpoint{
-		Addresses:  []string{addr.String()},
+		Addresses:  []string{e.Pod.Addr(family == discoveryv1.AddressTypeIPv6).String()},
 		NodeName:   new(e.Pod.Node.Name),
 		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: e.Pod.Namespace, Name: e.Pod.Name},
 		Conditions: discoveryv1.EndpointConditions{Ready: new(e.Ready), Serving: new(e.Serving), Terminating: new(e.Terminating)},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -102,6 +103,7 @@ func TestLab(t *testing.T) {
 	t.Run("no endpoints", func(t *testing.T) { noEndpoints(ctx, t, l) })
 	t.Run("outcomes", func(t *testing.T) { outcomes(ctx, t, l, pods) })
 	t.Run("host network", func(t *testing.T) { hostNetwork(ctx, t, l) })
+	t.Run("replaced", func(t *testing.T) { replaced(ctx, t, l, pods[0]) })
 	t.Run("conversation", func(t *testing.T) { conversation(ctx, t, l) })
 	t.Run("proxy", func(t *testing.T) { proxyStopsAndStarts(ctx, t, l, pods) })
 	t.Run("api", func(t *testing.T) { statusAndRights(ctx, t, l) })
@@ -331,16 +333,20 @@ func statusAndRights(ctx context.Context, t *testing.T, l *Lab) {
 		t.Errorf("delete what is not there: %v", err)
 	}
 	var refused *APIError
-	if err := l.Get(ctx, "Service", "", "balanced", &got); !errors.As(err, &refused) || refused.Code != 404 {
+	if err := l.Get(ctx, "Service", "", "balanced", &got); !errors.As(err, &refused) || refused.Code != http.StatusNotFound {
 		t.Errorf("get what is not there: %v", err)
 	}
-	kubectl, err := exec.LookPath("kubectl")
-	if err != nil {
-		t.Skip("no kubectl: the kubeconfigs are not tried")
-	}
 	for user, want := range map[string]bool{"admin": true, "proxy": true, "viewer": false} {
+		_, err := l.RequestAs(ctx, user, http.MethodGet, "/api/v1/services", "", nil)
+		if want != (err == nil) || !want && (!errors.As(err, &refused) || refused.Code != http.StatusForbidden) {
+			t.Errorf("services as %s: %v", user, err)
+		}
+		kubectl, err := exec.LookPath("kubectl")
+		if err != nil {
+			continue // the proxies show that a kubeconfig works
+		}
 		out, err := l.Nodes[0].Run(ctx, "", kubectl, "--kubeconfig="+l.Kubeconfig(user), "get", "services", "-o", "name")
-		if (err == nil) != want || want && !strings.Contains(out, "service/web") {
+		if want != (err == nil) || want && !strings.Contains(out, "service/web") {
 			t.Errorf("kubectl as %s: %q (%v)", user, out, err)
 		}
 	}
@@ -366,6 +372,35 @@ func leftNothing(t *testing.T, l *Lab, pids []int) {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is left (%v)", path, err)
 		}
+	}
+}
+
+// replaced reaches a pod that took the addresses of another one at once.
+func replaced(ctx context.Context, t *testing.T, l *Lab, from *Pod) {
+	var last *Pod
+	for i := range 3 {
+		spec := PodSpec{Name: fmt.Sprintf("replaced-%d", i), Node: from.Node.Name}
+		if last != nil {
+			if err := last.Remove(ctx); err != nil {
+				t.Fatal(err)
+			}
+			spec.IPv4, spec.IPv6 = last.IPv4, last.IPv6
+		}
+		p, err := l.AddPod(ctx, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		serve(t, p, corev1.ProtocolTCP, 8080)
+		for _, from := range []Place{from, p.Node, l.Nodes[1], l.Client} {
+			for _, to := range []netip.Addr{p.IPv4, p.IPv6} {
+				start := time.Now()
+				got, err := l.Dial(ctx, from, corev1.ProtocolTCP, netip.AddrPortFrom(to, 8080), DialOptions{})
+				if err != nil || got.Pod != spec.Name {
+					t.Errorf("%s to %s at %s: %s (%v) after %s", from, spec.Name, to, got, err, time.Since(start))
+				}
+			}
+		}
+		last = p
 	}
 }
 

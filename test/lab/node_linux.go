@@ -28,6 +28,7 @@ type Node struct {
 	mode   string                 // of kube-proxy as it was started last
 	change []func(map[string]any) // of the configuration of kube-proxy, in order
 	taken  map[netip.Addr]bool    // addresses of pods
+	last   [2]netip.Addr          // given out last, by family
 }
 
 // Netns makes a node a Place.
@@ -174,10 +175,19 @@ func (n *Node) takeAddress(wanted netip.Addr, cidr netip.Prefix) (netip.Addr, er
 		n.taken[wanted] = true
 		return wanted, nil
 	}
-	// .1 is cni0, and the last one of an IPv4 range is its broadcast address.
-	for a := cidr.Addr().Next().Next(); cidr.Contains(a.Next()); a = a.Next() {
+	family := 0
+	if cidr.Addr().Is6() {
+		family = 1
+	}
+	// In turn, as CNI plugins do it: an address that was free a moment ago has connections that remember it.
+	// .1 is cni0, and .255 of an IPv4 range its broadcast address.
+	a := n.last[family]
+	for range 253 {
+		if a = a.Next(); !cidr.Contains(a) || !cidr.Contains(a.Next()) {
+			a = cidr.Addr().Next().Next()
+		}
 		if !n.taken[a] {
-			n.taken[a] = true
+			n.taken[a], n.last[family] = true, a
 			return a, nil
 		}
 	}

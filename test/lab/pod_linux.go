@@ -95,7 +95,9 @@ func (p *Pod) join(ctx context.Context, spec PodSpec) error {
 		hairpin = "off"
 	}
 	err = n.ns.IP(ctx,
-		fmt.Sprintf("link add %s type veth peer name eth0 netns %s", p.port, p.ns.Name),
+		// The hardware address follows from the IP address too, or the neighbours of a pod that was replaced
+		// would send to the old one for some seconds.
+		fmt.Sprintf("link add %s type veth peer name eth0 address 0a:58:%02x:%02x:%02x:%02x netns %s", p.port, b[0], b[1], b[2], b[3], p.ns.Name),
 		fmt.Sprintf("link set %s master cni0 up", p.port),
 		fmt.Sprintf("link set %s type bridge_slave hairpin %s", p.port, hairpin))
 	if err != nil {

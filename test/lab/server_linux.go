@@ -25,10 +25,9 @@ type greeting struct {
 	Server netip.AddrPort `json:"server"`
 }
 
-// A Server is open in a pod on one port, for one or both families.
+// A Server is open in a pod, at one or more addresses.
 type Server struct {
 	pod   *Pod
-	port  int
 	mu    sync.Mutex
 	open  map[closer]bool // listeners and connections
 	ended bool
@@ -58,7 +57,6 @@ func (p *Pod) Serve(proto corev1.Protocol, port int, families ...corev1.IPFamily
 func (p *Pod) ServeAt(proto corev1.Protocol, addrs ...netip.AddrPort) (*Server, error) {
 	s := &Server{pod: p, open: map[closer]bool{}}
 	for _, a := range addrs {
-		s.port = int(a.Port())
 		if err := s.listen(proto, a); err != nil {
 			s.Close()
 			return nil, fmt.Errorf("serve %s %s in pod %s: %w", proto, a, p.Name, err)
@@ -106,7 +104,7 @@ func (s *Server) listen(proto corev1.Protocol, at netip.AddrPort) error {
 			return fmt.Errorf("a %T is no UDP socket", c)
 		}
 		s.keep(udp)
-		go s.answerDatagrams(udp)
+		go s.answerDatagrams(udp, at.Port())
 		return nil
 	}
 	listener, err := net.FileListener(f)
@@ -200,7 +198,7 @@ func (s *Server) answer(c net.Conn) {
 	}
 }
 
-func (s *Server) answerDatagrams(c *net.UDPConn) {
+func (s *Server) answerDatagrams(c *net.UDPConn, port uint16) {
 	defer s.drop(c)
 	b, control := make([]byte, 2048), make([]byte, 256)
 	for {
@@ -213,12 +211,12 @@ func (s *Server) answerDatagrams(c *net.UDPConn) {
 		}
 		to, reply := destination(control[:k])
 		// An answer that cannot be sent is one that does not come: the client says so.
-		_, _, _ = c.WriteMsgUDPAddrPort(s.greet(from, netip.AddrPortFrom(to, uint16(s.port))), reply, from)
+		_, _, _ = c.WriteMsgUDPAddrPort(s.greet(from, netip.AddrPortFrom(to, port)), reply, from)
 	}
 }
 
 func (s *Server) greet(client, server netip.AddrPort) []byte {
-	line, err := json.Marshal(greeting{s.pod.Name, s.port, unmapped(client), unmapped(server)})
+	line, err := json.Marshal(greeting{s.pod.Name, int(server.Port()), unmapped(client), unmapped(server)})
 	if err != nil {
 		line = []byte(`{}`)
 	}

@@ -33,7 +33,7 @@ func look(t *testing.T, netns string) state {
 		"registered legacy tables": sh("cat /proc/net/ip_tables_names; echo --; cat /proc/net/ip6_tables_names"),
 		"nftables":                 sh("nft -a list ruleset"),
 		"sets":                     sh("ipset save"),
-		"links and addresses":      sh("ip -d addr"),
+		"links and addresses":      sh("ip -d addr | sed 's/[a-z_]*_timer *[0-9.]*//g'"),
 		"routes":                   sh("ip route show table all; ip -6 route show table all; ip rule; ip -6 rule"),
 		"sysctls":                  sh("sysctl -a 2>/dev/null | grep '^net\\.' | grep -v -e conntrack_count -e stable_secret"),
 		"xt_recent":                sh("grep -r . /proc/thread-self/net/xt_recent/ || true"),

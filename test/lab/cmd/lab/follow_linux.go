@@ -10,7 +10,7 @@ import (
 )
 
 // follow prints lines as they come until one says that the lab is up, or the program behind them ended.
-func follow(in io.Reader, ended <-chan error) error {
+func follow(in io.Reader, ended <-chan struct{}) error {
 	lines := bufio.NewReader(in)
 	var line strings.Builder
 	over := false

@@ -63,8 +63,11 @@ func upDetached(name string, args []string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start in the background: %w", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // what it says is in its output
+		close(ended)
+	}()
 	in, err := os.Open(out.Name())
 	if err != nil {
 		return fmt.Errorf("start in the background: %w", err)
