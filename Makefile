@@ -8,7 +8,7 @@ ALLOW    ?=
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 KREW     := sigs.k8s.io/krew/cmd/validate-krew-manifest@v0.5.0
 
-.PHONY: build test tools lint fuzz oracle bench golden schema krew-check clean
+.PHONY: build test tools lint fuzz oracle lab-up lab-down lab-shell bench golden schema krew-check clean
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/kubectl-svcnet
@@ -27,6 +27,18 @@ fuzz: ## every fuzz target for FUZZTIME
 
 oracle: ## random rules and packets against this machine's kernel, for as long as one likes (root)
 	SVCNET_ORACLE_FOR=$${SVCNET_ORACLE_FOR:-1h} $(GO) test -count=1 -timeout 0 -run TestKernel -v ./test/oracle
+
+LAB      := $(GO) run ./test/lab/cmd/lab
+NODE     ?= n1
+
+lab-up: ## three real nodes in network namespaces, with a few Services on them; returns when they serve (root)
+	$(LAB) up -detach $(if $(BACKEND),-backend $(BACKEND))
+
+lab-down: ## and away with them
+	$(LAB) down
+
+lab-shell: ## a shell inside node NODE (n1), or NODE=client, cp, pod-web-1, with kubectl's KUBECONFIG set
+	@$(LAB) shell -node $(NODE)
 
 bench: ## the budgets of docs/performance.md, then the benchmarks of every package
 	$(GO) run ./hack/budgets
