@@ -199,8 +199,8 @@ func versionOf(save []byte) []int {
 }
 
 // readRulesLegacy reads the rules of one family behind the old interface: only tables that are registered,
-// because naming another registers it. The kernel gives out each table as it is at one moment; that all of them
-// are of the same is seen by comparing them before and after.
+// because naming another registers it. The kernel gives out each table as it is at one moment. The largest, nat, is
+// read last: where the others were the same before and after that, all of them are of the moment when nat was read.
 func (p *place) readRulesLegacy(ctx context.Context, r rulesOf) ([]byte, error) {
 	f := legacyFamilies[r.family]
 	return p.patience().atOneMoment(ctx, func() (a attempt, err error) {
@@ -213,26 +213,38 @@ func (p *place) readRulesLegacy(ctx context.Context, r rulesOf) ([]byte, error) 
 		case len(tables) == 0:
 			return a, nothingThere("no table of " + r.program() + "-legacy is registered")
 		}
+		others := slices.DeleteFunc(slices.Clone(tables), func(t string) bool { return t == "nat" })
+		order := others
+		if len(others) < len(tables) {
+			order = append(slices.Clone(others), "nat")
+		}
 		path, args, err := p.saveCommand(ctx, r)
 		if err != nil {
 			return a, err
 		}
 		mark := func() (string, error) {
-			if len(tables) == 1 {
-				return "", nil
+			names, err := f.tables()
+			if err != nil {
+				return "", err
 			}
-			return f.mark(tables)
+			rules, err := f.mark(others)
+			return strings.Join(names, " ") + "\n" + rules, err
 		}
 		if a.before, err = mark(); err != nil {
 			return a, err
 		}
-		for _, t := range tables {
-			text, failed := p.run(ctx, path, slices.Concat(args, []string{"-c", "-t", t})...)
-			if failed != nil {
-				err = failed
+		text := make(map[string][]byte, len(tables))
+		for _, t := range order {
+			if text[t], err = p.run(ctx, path, slices.Concat(args, []string{"-c", "-t", t})...); err != nil {
 				break
 			}
-			a.data = append(a.data, text...)
+		}
+		for _, t := range tables {
+			if a.data == nil {
+				a.data = text[t]
+			} else {
+				a.data = append(a.data, text[t]...)
+			}
 		}
 		after, failed := mark()
 		if failed != nil {

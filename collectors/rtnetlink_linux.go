@@ -128,14 +128,6 @@ func rtPrefix(a netip.Addr, length uint8) string {
 	return fmt.Sprintf("%s/%d", a, length)
 }
 
-// familyNumber is 4 or 6 for AF_INET and AF_INET6.
-func familyNumber(family int) int {
-	if family == unix.AF_INET6 {
-		return 6
-	}
-	return 4
-}
-
 // rtScope names the scopes that every iproute2 knows.
 func rtScope(s uint8) string {
 	switch s {
