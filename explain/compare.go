@@ -198,7 +198,7 @@ func (m *model) bypass(out *report.Path, f *fate) *report.Reply {
 	}
 	return &report.Reply{
 		Result: report.ReplyBypasses,
-		Text:   fmt.Sprintf("%s is on another node and answers %s directly, as a source that the client did not dial", f.Packet.Dst, f.Packet.Src),
+		Text:   "the backend is on another node, which knows its own way to the client: the answer comes from an address that the client did not dial",
 	}
 }
 
