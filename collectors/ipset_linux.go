@@ -2,6 +2,7 @@ package collectors
 
 import (
 	"context"
+	"errors"
 	"regexp"
 
 	"golang.org/x/sys/unix"
@@ -89,7 +90,7 @@ func (c *nfnetlink) ipsets() (int, error) {
 			}
 		})
 	})
-	if n > 0 && err == errInterrupted {
+	if n > 0 && errors.Is(err, errInterrupted) {
 		err = nil
 	}
 	return n, err

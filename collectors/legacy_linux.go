@@ -3,6 +3,7 @@ package collectors
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash"
 	"os"
@@ -77,7 +78,7 @@ func (f legacyFamily) sum(fd int, table string, to hash.Hash) error {
 		copy(entries[:tableName-1], table)
 		binary.NativeEndian.PutUint32(entries[tableName:], uint32(size))
 		err := getsockopt(fd, f.level, optEntries, entries)
-		if err == unix.EAGAIN { // replaced in between by one of another size
+		if errors.Is(err, unix.EAGAIN) { // replaced in between by one of another size
 			continue
 		}
 		if err != nil {

@@ -2,6 +2,7 @@ package collectors
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
 	"strings"
 
@@ -94,7 +95,7 @@ func (c *nfnetlink) dump(message int, family byte, attrs []byte, begin func(), e
 	for tries := 1; ; tries++ {
 		begin()
 		err := c.ask(unix.NFNL_SUBSYS_NFTABLES, message, family, true, attrs, each)
-		if err != errInterrupted || tries == maxTries {
+		if !errors.Is(err, errInterrupted) || tries == maxTries {
 			return err
 		}
 	}

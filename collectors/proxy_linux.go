@@ -380,7 +380,7 @@ func get(ctx context.Context, timeout time.Duration, url string) ([]byte, error)
 	request.Header.Set("User-Agent", "svcnet")
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, lastError(err)
 	}
 	defer response.Body.Close()

@@ -146,14 +146,14 @@ func writeRoute(b *bytes.Buffer, ls links, family int, m []byte) {
 }
 
 // routeEnd is a destination or a source; any is the word for all of them.
-func routeEnd(addr []byte, length uint8, any string) string {
+func routeEnd(addr []byte, length uint8, whole string) string {
 	if a := rtAddr(addr); a.IsValid() {
 		return rtPrefix(a, length)
 	}
 	if length > 0 {
 		return fmt.Sprintf("0/%d", length)
 	}
-	return any
+	return whole
 }
 
 func routePref(p uint8) string {

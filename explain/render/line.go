@@ -60,7 +60,7 @@ func (l line) prose(t tone, text string) line {
 }
 
 // token adds one unbreakable piece of running text.
-func (l line) token(t tone, text string) line { return l.add(word{text: text, tone: t, gap: 1}) }
+func (l line) token(text string) line { return l.add(word{text: text, tone: faint, gap: 1}) }
 
 // cell adds one unbreakable piece, set off by two spaces.
 func (l line) cell(t tone, text string) line { return l.add(word{text: text, tone: t, gap: 2}) }

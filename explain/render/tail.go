@@ -29,7 +29,7 @@ func (p *page) findings(all []report.Finding) {
 		p.detail("got", f.Got)
 		for _, e := range f.Evidence {
 			l := line{}.prose(faint, "evidence:")
-			l = l.token(faint, place(e))
+			l = l.token(place(e))
 			p.write("    ", "    ", 2, l.rule(e.Text))
 		}
 		for _, c := range f.Causes {

@@ -300,17 +300,17 @@ func firstBackend(p *report.Path) *report.Backend {
 func pathBody(t *twig, f *block, b *branch, p *report.Path, shown *gallery) {
 	j := follow(p, firstBackend(p))
 	if len(p.Hops) > 0 && p.Hops[0].Pod != "" {
-		t.notes = append(t.notes, line{}.prose(faint, "inside pod "+p.Hops[0].Pod+" first:").token(faint, p.Hops[0].Chain).rule(brief(&p.Hops[0])))
+		t.notes = append(t.notes, line{}.prose(faint, "inside pod "+p.Hops[0].Pod+" first:").token(p.Hops[0].Chain).rule(brief(&p.Hops[0])))
 	}
 	if l := wayLine(j, b, len(p.Backends) > 0); len(l) > 0 {
 		t.notes = append(t.notes, l)
 	}
 	if by := j.translates; by != nil && by.Kind == "rule" && j.picks == nil && len(p.Backends) > 0 {
 		// No chain of its own stands for the backend: a rule of somebody else's, or of the userspace proxy.
-		t.notes = append(t.notes, line{}.prose(faint, "translated by:").token(faint, by.Chain).rule(brief(by)).cell(faint, bracketed(place(by.Evidence))))
+		t.notes = append(t.notes, line{}.prose(faint, "translated by:").token(by.Chain).rule(brief(by)).cell(faint, bracketed(place(by.Evidence))))
 	}
 	if j.masquerades != nil && p.Masquerade != nil && *p.Masquerade {
-		t.notes = append(t.notes, line{}.prose(faint, "masquerade:").token(faint, j.masquerades.Chain).rule(brief(j.masquerades)))
+		t.notes = append(t.notes, line{}.prose(faint, "masquerade:").token(j.masquerades.Chain).rule(brief(j.masquerades)))
 	}
 	if !delivers(p.Result) {
 		if l := verdictLine(p, j); len(l) > 0 {

@@ -31,7 +31,7 @@ func TestReadWhileRewriting(t *testing.T) {
 			stop, stopped := make(chan bool), make(chan error, 1)
 			flips := 0
 			go func() {
-				on := service("comes-and-goes", tcp(80))
+				on := service("comes-and-goes", tcp())
 				for {
 					select {
 					case <-stop:

@@ -64,8 +64,8 @@ type port struct {
 	nodePort int32
 }
 
-func tcp(p int32) []port {
-	return []port{{name: "web", proto: corev1.ProtocolTCP, port: p, target: 8080}}
+func tcp() []port {
+	return []port{{name: "web", proto: corev1.ProtocolTCP, port: 80, target: 8080}}
 }
 func udp(p int32) []port {
 	return []port{{name: "dns", proto: corev1.ProtocolUDP, port: p, target: 5353}}
@@ -233,49 +233,49 @@ func scenes() []scene {
 	all := ready("a1", "a2", "c1", "c2")
 	local, far := ready("a1", "a2"), ready("c1", "c2")
 
-	two := service("two-slices", tcp(80))
-	empty := service("no-slices", tcp(80))
+	two := service("two-slices", tcp())
+	empty := service("no-slices", tcp())
 	out := []scene{
-		make1(service("one", tcp(80)), ready("a1")),
-		shares(make1(service("many", tcp(80)), all)),
+		make1(service("one", tcp()), ready("a1")),
+		shares(make1(service("many", tcp()), all)),
 		{svc: empty},
-		make1(service("no-endpoints", tcp(80)), nil),
-		make1(service("none-ready", tcp(80)), []end{{pod: "a1", notReady: true}, {pod: "c1", notReady: true}}),
-		make1(service("all-terminating", tcp(80)), []end{{pod: "a1", terminates: true, serving: true}, {pod: "c1", terminates: true, serving: true}, {pod: "c2", terminates: true}}),
-		shares(make1(service("some-ready", tcp(80)), []end{{pod: "a1"}, {pod: "a2", notReady: true}, {pod: "c1"}, {pod: "c2", terminates: true, serving: true}})),
-		make1(service("publish-unready", tcp(80), unready), ready("a1", "c1")),
+		make1(service("no-endpoints", tcp()), nil),
+		make1(service("none-ready", tcp()), []end{{pod: "a1", notReady: true}, {pod: "c1", notReady: true}}),
+		make1(service("all-terminating", tcp()), []end{{pod: "a1", terminates: true, serving: true}, {pod: "c1", terminates: true, serving: true}, {pod: "c2", terminates: true}}),
+		shares(make1(service("some-ready", tcp()), []end{{pod: "a1"}, {pod: "a2", notReady: true}, {pod: "c1"}, {pod: "c2", terminates: true, serving: true}})),
+		make1(service("publish-unready", tcp(), unready), ready("a1", "c1")),
 		make1(service("two-ports", []port{{"web", corev1.ProtocolTCP, 80, 8080, 0}, {"admin", corev1.ProtocolTCP, 81, 9090, 0}}), ready("a1", "c1")),
 		shares(make1(service("udp", udp(53)), ready("a1", "c1", "c2"))),
 		make1(service("udp-and-tcp", []port{{"dns", corev1.ProtocolUDP, 53, 5353, 0}, {"dns-tcp", corev1.ProtocolTCP, 53, 8080, 0}}), ready("a2", "c1")),
-		make1(service("sticky", tcp(80), affinity), all),
-		shares(make1(service("internal-local", tcp(80), internalLocal), all)),
-		make1(service("internal-local-none", tcp(80), internalLocal), far),
-		shares(make1(service("node-port", tcp(80), nodePort), all)),
+		make1(service("sticky", tcp(), affinity), all),
+		shares(make1(service("internal-local", tcp(), internalLocal), all)),
+		make1(service("internal-local-none", tcp(), internalLocal), far),
+		shares(make1(service("node-port", tcp(), nodePort), all)),
 		make1(service("node-port-udp", udp(53), nodePort), ready("a1", "c1")),
-		make1(service("node-port-local", tcp(80), nodePort, externalLocal), ready("a1", "a2", "c1")),
-		make1(service("node-port-local-none", tcp(80), nodePort, externalLocal), far),
-		make1(service("node-port-none", tcp(80), nodePort), nil),
-		make1(service("balancer", tcp(80), balanced(10)), all),
-		make1(service("balancer-local", tcp(80), balanced(11), externalLocal), ready("a1", "c1")),
-		make1(service("balancer-local-none", tcp(80), balanced(12), externalLocal), far),
-		make1(service("balancer-ranges", tcp(80), balanced(13), sourceRanges("192.0.2.0/24", "10.244.1.0/25", "2001:db8::/32", "fd00:244:1::/64")), all),
-		make1(service("balancer-ranges-closed", tcp(80), balanced(14), sourceRanges("203.0.113.0/24", "2001:db8:ffff::/48")), local),
-		make1(service("balancer-proxy-mode", tcp(80), balanced(15), modeProxy), local),
-		make1(service("balancer-no-node-port", tcp(80), balanced(16), noNodePorts), ready("a1", "c1")),
-		make1(service("balancer-sticky", tcp(80), balanced(17), affinity), all),
-		make1(service("balancer-empty", tcp(80), balanced(18)), nil),
-		make1(service("external-ip", tcp(80), externalIPs(30)), all),
-		make1(service("external-ip-local", tcp(80), nodePort, externalIPs(31), externalLocal), ready("a2", "c2")),
-		make1(service("zone-hints", tcp(80)), []end{{pod: "a1", zones: []string{"west"}}, {pod: "a2", zones: []string{"east"}}, {pod: "c1", zones: []string{"west"}}}),
-		make1(service("node-hints", tcp(80)), []end{{pod: "a1", nodes: []string{"n1"}}, {pod: "c1", nodes: []string{"n3"}}}),
-		make1(service("four-only", tcp(80), single(corev1.IPv4Protocol), nodePort), ready("a1", "c1")),
-		make1(service("six-only", tcp(80), single(corev1.IPv6Protocol), nodePort), ready("a1", "c1")),
-		make1(service("host-network", tcp(80)), ready("host-1")),
-		make1(service("host-network-node-port", tcp(80), nodePort), ready("host-1", "c1")),
+		make1(service("node-port-local", tcp(), nodePort, externalLocal), ready("a1", "a2", "c1")),
+		make1(service("node-port-local-none", tcp(), nodePort, externalLocal), far),
+		make1(service("node-port-none", tcp(), nodePort), nil),
+		make1(service("balancer", tcp(), balanced(10)), all),
+		make1(service("balancer-local", tcp(), balanced(11), externalLocal), ready("a1", "c1")),
+		make1(service("balancer-local-none", tcp(), balanced(12), externalLocal), far),
+		make1(service("balancer-ranges", tcp(), balanced(13), sourceRanges("192.0.2.0/24", "10.244.1.0/25", "2001:db8::/32", "fd00:244:1::/64")), all),
+		make1(service("balancer-ranges-closed", tcp(), balanced(14), sourceRanges("203.0.113.0/24", "2001:db8:ffff::/48")), local),
+		make1(service("balancer-proxy-mode", tcp(), balanced(15), modeProxy), local),
+		make1(service("balancer-no-node-port", tcp(), balanced(16), noNodePorts), ready("a1", "c1")),
+		make1(service("balancer-sticky", tcp(), balanced(17), affinity), all),
+		make1(service("balancer-empty", tcp(), balanced(18)), nil),
+		make1(service("external-ip", tcp(), externalIPs(30)), all),
+		make1(service("external-ip-local", tcp(), nodePort, externalIPs(31), externalLocal), ready("a2", "c2")),
+		make1(service("zone-hints", tcp()), []end{{pod: "a1", zones: []string{"west"}}, {pod: "a2", zones: []string{"east"}}, {pod: "c1", zones: []string{"west"}}}),
+		make1(service("node-hints", tcp()), []end{{pod: "a1", nodes: []string{"n1"}}, {pod: "c1", nodes: []string{"n3"}}}),
+		make1(service("four-only", tcp(), single(corev1.IPv4Protocol), nodePort), ready("a1", "c1")),
+		make1(service("six-only", tcp(), single(corev1.IPv6Protocol), nodePort), ready("a1", "c1")),
+		make1(service("host-network", tcp()), ready("host-1")),
+		make1(service("host-network-node-port", tcp(), nodePort), ready("host-1", "c1")),
 		{svc: two, slices: append(slices4and6(two, "-x", ready("a1", "c1")), slices4and6(two, "-y", ready("c1", "c2"))...)},
-		{svc: service("headless", tcp(80), headless), slices: slices4and6(service("headless", tcp(80)), "", local), none: true},
+		{svc: service("headless", tcp(), headless), slices: slices4and6(service("headless", tcp()), "", local), none: true},
 		{svc: service("external-name", nil, externalName), none: true},
-		{svc: service("other-proxy", tcp(80), label("service.kubernetes.io/service-proxy-name", "other")), slices: slices4and6(service("other-proxy", tcp(80)), "", local), none: true},
+		{svc: service("other-proxy", tcp(), label("service.kubernetes.io/service-proxy-name", "other")), slices: slices4and6(service("other-proxy", tcp()), "", local), none: true},
 	}
 	return out
 }

@@ -71,7 +71,7 @@ func Boot(ctx context.Context, script string) (output string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	if err := prepare(dir, script); err != nil {
 		return "", fmt.Errorf("prepare a guest: %w", err)
 	}
