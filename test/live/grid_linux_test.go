@@ -68,7 +68,30 @@ func TestGrid(t *testing.T) {
 					t.Errorf("nothing was predicted to be %s", outcome)
 				}
 			}
+			g.bites(t, snap)
 		})
+	}
+}
+
+// bites shows that the comparison can fail: a backend's rule is taken away behind the prediction's back.
+func (g *grid) bites(t *testing.T, snap *snapshot.Snapshot) {
+	t.Helper()
+	trace, err := explain.Trace(snap, explain.TraceOptions{Namespace: "store", Service: "many", Via: []string{"clusterip"}, From: []string{"local-pod"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := trace.Paths[0]
+	chain := p.Backends[0].Hops[len(p.Backends[0].Hops)-1].Chain
+	if _, err := g.n1.Run(t.Context(), "", "iptables", "-w", "-t", "nat", "-F", chain); err != nil {
+		t.Fatal(err)
+	}
+	c := &cell{scene: scenes()[1], paths: []report.Path{p}}
+	if err := g.prepare(t, c); err != nil {
+		t.Fatal(err)
+	}
+	c.sample = shares.Connections // packets fall through to the other backends, so that only shares tell
+	if g.compare(t, c) == "" {
+		t.Errorf("chain %s was flushed, and nothing was noticed", chain)
 	}
 }
 
