@@ -2,16 +2,21 @@ package collectors
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
@@ -66,7 +71,7 @@ func readAPI(ctx context.Context, a *API, nodeOf func(nodes []byte) string) []sn
 		out   []snapshot.Evidence
 		nodes []byte
 	)
-	for _, k := range kinds {
+	for i, k := range kinds {
 		selector := ""
 		if k.ofNode {
 			name := nodeOf(nodes)
@@ -84,9 +89,15 @@ func readAPI(ctx context.Context, a *API, nodeOf func(nodes []byte) string) []sn
 			if k.file == "nodes.json" {
 				nodes = data
 			}
-		case isGone(err):
+		case isGone(err) && len(out) == 0:
 			// Nobody answers: the other kinds would only wait for the same.
 			return append(out, a.missed(apiFile, "the API", err))
+		case isGone(err):
+			// Some kinds were read before: the rest is missing by name, so that it shows what the answer lacks.
+			for _, rest := range kinds[i:] {
+				out = append(out, a.missed(rest.file, rest.resource, err))
+			}
+			return out
 		default:
 			out = append(out, a.missed(k.file, k.resource, err))
 		}
@@ -96,16 +107,13 @@ func readAPI(ctx context.Context, a *API, nodeOf func(nodes []byte) string) []sn
 
 // client is a connection to one API server.
 type client struct {
-	rest *rest.RESTClient
-	host string
+	rest    *rest.RESTClient
+	timeout time.Duration
 }
 
 func (a *API) client() (*client, error) {
 	c := rest.CopyConfig(a.Config)
-	c.Timeout = a.Timeout
-	if c.Timeout == 0 {
-		c.Timeout = DefaultAPITimeout
-	}
+	c.Timeout = cmp.Or(a.Timeout, DefaultAPITimeout)
 	c.UserAgent = "svcnet"
 	// Warnings of the server are for those who write.
 	c.WarningHandler = rest.NoWarnings{}
@@ -115,7 +123,7 @@ func (a *API) client() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{rest: r, host: c.Host}, nil
+	return &client{rest: r, timeout: c.Timeout}, nil
 }
 
 // list reads every page of a kind into one list, an object a line, so that evidence can name a line. Pages are
@@ -141,11 +149,12 @@ func (c *client) pages(ctx context.Context, k kind, fieldSelector string, limit 
 		if next != "" {
 			r = r.Param("continue", next)
 		}
-		body, err := r.DoRaw(ctx)
+		body, err := c.ask(ctx, r)
 		if err != nil {
 			return nil, err
 		}
 		var page struct {
+			Kind     string `json:"kind"`
 			Metadata struct {
 				Continue string `json:"continue"`
 			} `json:"metadata"`
@@ -154,6 +163,10 @@ func (c *client) pages(ctx context.Context, k kind, fieldSelector string, limit 
 		if err := json.Unmarshal(body, &page); err != nil {
 			return nil, fmt.Errorf("the answer is no list: %w", err)
 		}
+		// Something else without items is no empty list.
+		if page.Kind != k.list {
+			return nil, fmt.Errorf("the answer is no %s: its kind is %q", k.list, page.Kind)
+		}
 		items = append(items, page.Items...)
 		if next = page.Metadata.Continue; next == "" {
 			return listOf(k, items), nil
@@ -161,29 +174,61 @@ func (c *client) pages(ctx context.Context, k kind, fieldSelector string, limit 
 	}
 }
 
+// retries is how often the client asks again where a server is busy or closes the connection. It waits a second, or
+// as long as the server says.
+const retries = 3
+
+// ask makes one request; its timeout is that of all tries together.
+func (c *client) ask(ctx context.Context, r *rest.Request) ([]byte, error) {
+	within, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	body, err := r.MaxRetries(retries).DoRaw(within)
+	switch {
+	case err == nil:
+		return body, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case within.Err() != nil:
+		return nil, within.Err()
+	}
+	// The client does not look into the body of a refusal, where the server says who may not do what.
+	var said metav1.Status
+	if json.Unmarshal(body, &said) == nil && said.Kind == "Status" && said.Code != 0 {
+		return nil, apierrors.FromObject(&said)
+	}
+	return nil, err
+}
+
 // listOf writes a list with an object a line. Revisions are left out: they say nothing of the node, and the
 // same objects give the same bytes.
 func listOf(k kind, items []json.RawMessage) []byte {
-	var b bytes.Buffer
+	var b, object bytes.Buffer
 	fmt.Fprintf(&b, `{"apiVersion":%q,"kind":%q,"items":[`, k.version, k.list)
 	for i, item := range items {
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		b.WriteByte('\n')
-		b.Write(withoutManagedFields(bytes.TrimSpace(item)))
+		// The API server writes no spaces, but what stands between may.
+		object.Reset()
+		if json.Compact(&object, item) != nil {
+			object.Write(item) // not reached: it was decoded
+		}
+		b.Write(withoutManagedFields(object.Bytes()))
 	}
 	b.WriteString("\n]}\n")
 	return b.Bytes()
 }
 
-// isGone tells that no server answered at all.
+// isGone tells that no other request would fare better: no server answers, it does not know who asks, or nobody
+// waits for answers any more.
 func isGone(err error) bool {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		return apierrors.IsUnauthorized(err)
-	}
-	return true
+	var (
+		unreachable *url.Error
+		slow        net.Error
+	)
+	return errors.As(err, &unreachable) || errors.As(err, &slow) && slow.Timeout() || errors.Is(err, context.Canceled) ||
+		apierrors.IsUnauthorized(err)
 }
 
 // missed says why objects could not be read, in one line.
@@ -195,6 +240,8 @@ func (a *API) missed(file, what string, err error) snapshot.Evidence {
 	var (
 		unreachable *url.Error
 		slow        net.Error
+		stranger    *tls.CertificateVerificationError
+		refused     apierrors.APIStatus
 		why         string
 		status      = snapshot.Failed
 		next        = "check that the API server runs, or give objects with -f"
@@ -204,16 +251,40 @@ func (a *API) missed(file, what string, err error) snapshot.Evidence {
 		return missed(file, snapshot.Objects, snapshot.NotCollected, fmt.Errorf("read %s: interrupted", what))
 	case apierrors.IsUnauthorized(err):
 		status, why, next = snapshot.Denied, "the server does not accept the credentials, which may have expired", "log in again, or name another --kubeconfig or --context"
+	case errors.As(err, &refused) && apierrors.IsUnexpectedServerError(err):
+		// No API server said that: something before it, with a page for people.
+		why = hostOf(a.Config) + " answers " + pageOf(refused.Status())
 	case apierrors.IsForbidden(err):
-		status, why, next = snapshot.Denied, strings.TrimSpace(err.Error()), "ask for the right to list them, or give them with -f"
+		status, why, next = snapshot.Denied, err.Error(), "ask for the right to list them, or give them with -f"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
-		why = "no answer in time from " + hostOf(a.Config)
+		why = fmt.Sprintf("no answer from %s within %v", hostOf(a.Config), cmp.Or(a.Timeout, DefaultAPITimeout))
+	case errors.Is(err, io.EOF):
+		why = hostOf(a.Config) + " closes the connection and does not answer"
+	case errors.As(err, &stranger):
+		why, next = stranger.Err.Error(), "check the server and the certificate-authority of the kubeconfig, or give objects with -f"
 	case errors.As(err, &unreachable):
 		why = unreachable.Err.Error()
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		why = "the answer of " + hostOf(a.Config) + " broke off"
 	default:
 		why = err.Error()
 	}
 	return missed(file, snapshot.Objects, status, fmt.Errorf("read %s%s: %s (%s)", what, from, oneLine(why), next))
+}
+
+// pageOf is a refusal that is no object of the API, in a few words: what it says is shown where that is short.
+func pageOf(s metav1.Status) string {
+	text := strings.TrimSpace(fmt.Sprintf("%d %s", s.Code, http.StatusText(int(s.Code))))
+	if s.Details == nil {
+		return text
+	}
+	const longest = 200
+	for _, c := range s.Details.Causes {
+		if said := oneLine(c.Message); said != "unknown" && len(said) <= longest && !strings.ContainsAny(said, "<>") {
+			text += fmt.Sprintf(" and says %q", said)
+		}
+	}
+	return text
 }
 
 func hostOf(c *rest.Config) string {

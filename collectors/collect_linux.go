@@ -25,7 +25,7 @@ func Collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
 		p.timeout = DefaultCommandTimeout
 	}
 	s := &snapshot.Snapshot{}
-	running := findProxy()
+	running, unseen := findProxy()
 
 	// Objects first: rules follow objects, so that rules read afterwards have had time to.
 	node := o.Node
@@ -37,13 +37,17 @@ func Collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
 			return node
 		})...)
 	}
+	if node == "" {
+		// Without the API kube-proxy may still say it.
+		node = nodeNameAmong(dataOf(s, "nodes.json"), running)
+	}
 	s.Node = node
 	if o.Silent {
 		s.Evidence = append(s.Evidence, silentProxyHTTP()...)
 	} else {
 		s.Evidence = append(s.Evidence, readProxyHTTP(ctx, p, running)...)
 	}
-	s.Evidence = append(s.Evidence, running.evidence()...)
+	s.Evidence = append(s.Evidence, running.evidence(unseen)...)
 	s.Evidence = append(s.Evidence, p.readAll(ctx, nodeSources)...)
 	s.Evidence = append(s.Evidence, p.readPods(ctx, o.Pods, dataOf(s, "pods.json"))...)
 	s.Arrange()

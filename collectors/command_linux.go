@@ -63,12 +63,17 @@ func (p *place) run(ctx context.Context, path string, args ...string) ([]byte, e
 		return nil, fmt.Errorf("no answer after %v", p.timeout)
 	}
 	if line := lastLine(said.String()); line != "" {
-		if strings.Contains(line, "Permission denied") || strings.Contains(line, "Operation not permitted") || strings.Contains(line, "must be root") {
+		if saysDenied(line) {
 			return nil, fmt.Errorf("%s: %w", line, fs.ErrPermission)
 		}
 		return nil, errors.New(line)
 	}
 	return nil, err
+}
+
+// saysDenied tells whether a command complains of rights that it lacks.
+func saysDenied(line string) bool {
+	return strings.Contains(line, "Permission denied") || strings.Contains(line, "Operation not permitted") || strings.Contains(line, "must be root")
 }
 
 // lastLine is the last line that is not empty; commands say what is wrong before they say "try --help".
@@ -89,8 +94,16 @@ func couldNot(file string, f snapshot.Format, what string, err error) snapshot.E
 	var gone notInstalled
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		why := strings.TrimSuffix(err.Error(), ": "+fs.ErrPermission.Error())
-		return missed(file, f, snapshot.Denied, fmt.Errorf("read %s: %s (run as root: sudo, or a privileged container of the host's network)", what, why))
+		why := err.Error()
+		// A command that was denied says so itself.
+		if line, ok := strings.CutSuffix(why, ": "+fs.ErrPermission.Error()); ok && saysDenied(line) {
+			why = line
+		}
+		next := "run as root: sudo, or a privileged container of the host's network"
+		if os.Geteuid() == 0 {
+			next = "run as root with all capabilities: on the node itself, or in a privileged container of the host's network"
+		}
+		return missed(file, f, snapshot.Denied, fmt.Errorf("read %s: %s (%s)", what, why, next))
 	case errors.As(err, &gone):
 		return missed(file, f, snapshot.Failed, fmt.Errorf("read %s: %w (install it, or run svcnet where it is)", what, err))
 	case errors.Is(err, context.Canceled):

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
@@ -46,7 +47,9 @@ func (p *place) readPod(ctx context.Context, pod string, podList []byte) []snaps
 	}
 	addrs, err := podAddrs(podList, pod)
 	if err != nil {
-		return could(err)
+		// There was nothing to try: nothing failed.
+		e := missed(dir+"iptables-nft-save.txt", snapshot.IPTablesSave, snapshot.NotCollected, fmt.Errorf("read the network namespace of pod %s: %w", pod, err))
+		return []snapshot.Evidence{e}
 	}
 	file, err := namespaceWith(addrs)
 	if err != nil {
@@ -77,7 +80,7 @@ func podAddrs(podList []byte, pod string) ([]netip.Addr, error) {
 			continue
 		}
 		if it.Spec.HostNetwork {
-			return nil, errors.New("it has none of its own: it uses the node's (hostNetwork)")
+			return nil, errors.New("it has none of its own: it uses the node's, which is read anyway (hostNetwork)")
 		}
 		var out []netip.Addr
 		for _, ip := range it.Status.PodIPs {
@@ -95,6 +98,9 @@ func podAddrs(podList []byte, pod string) ([]netip.Addr, error) {
 
 // namespaceWith finds the network namespace that has one of the addresses: among those of the processes, then
 // among those that container runtimes keep by name. The path is of a file that stands for it.
+//
+// Addresses of pods are private, and a machine may have several namespaces with one: of nodes that are containers
+// themselves, of a pod that is gone. The pod's own is then the one that an interface joins to this namespace.
 func namespaceWith(addrs []netip.Addr) (string, error) {
 	own, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
@@ -102,18 +108,21 @@ func namespaceWith(addrs []netip.Addr) (string, error) {
 	}
 	seen := map[string]bool{own: true}
 	denied := 0
-	check := func(file, id string) bool {
+	var found []string
+	check := func(file, id string) {
 		if seen[id] {
-			return false
+			return
 		}
 		seen[id] = true
-		found := false
+		has := false
 		if err := within(file, func() {
-			found = slices.ContainsFunc(ownAddrs(), func(a netip.Addr) bool { return slices.Contains(addrs, a) })
+			has = slices.ContainsFunc(ownAddrs(), func(a netip.Addr) bool { return slices.Contains(addrs, a) })
 		}); err != nil {
 			denied++
 		}
-		return found
+		if has {
+			found = append(found, file)
+		}
 	}
 	for _, pid := range processes() {
 		file := fmt.Sprintf("/proc/%d/ns/net", pid)
@@ -122,8 +131,8 @@ func namespaceWith(addrs []netip.Addr) (string, error) {
 			denied++
 			continue
 		}
-		if err == nil && check(file, id) {
-			return file, nil
+		if err == nil {
+			check(file, id)
 		}
 	}
 	for _, pattern := range []string{"/run/netns/*", "/var/run/netns/*", "/proc/1/root/run/netns/*"} {
@@ -133,19 +142,42 @@ func namespaceWith(addrs []netip.Addr) (string, error) {
 		}
 		for _, file := range files {
 			var st unix.Stat_t
-			if unix.Stat(file, &st) == nil && check(file, fmt.Sprintf("net:[%d]", st.Ino)) {
-				return file, nil
+			if unix.Stat(file, &st) == nil {
+				check(file, fmt.Sprintf("net:[%d]", st.Ino))
 			}
 		}
 	}
-	if denied > 0 {
-		return "", fmt.Errorf("namespaces of other processes: %w", os.ErrPermission)
+	if len(found) > 1 {
+		if joined := slices.DeleteFunc(slices.Clone(found), func(file string) bool { return !joinedTo(file) }); len(joined) > 0 {
+			found = joined
+		}
 	}
 	var list []string
 	for _, a := range addrs {
 		list = append(list, a.String())
 	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return "", fmt.Errorf("%d network namespaces of this machine have its address (%s), and nothing tells which of them is its own (run svcnet where only this node's processes are seen)",
+			len(found), strings.Join(list, ", "))
+	case denied > 0:
+		return "", fmt.Errorf("namespaces of other processes: %w", os.ErrPermission)
+	}
 	return "", fmt.Errorf("no process is in a namespace with its address (%s): in a container, svcnet needs the host's processes (hostPID)", strings.Join(list, ", "))
+}
+
+// joinedTo tells whether an interface of the thread's network namespace, as one end of a veth, has its other end in
+// the one of a file: the kernel then has a number for that namespace here. Asking gives it none.
+func joinedTo(file string) bool {
+	ns, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer ns.Close()
+	id, err := netlink.GetNetNsIdByFd(int(ns.Fd()))
+	return err == nil && id >= 0
 }
 
 // within runs f on a thread that has entered the network namespace of a file. The thread is not used again.

@@ -48,13 +48,17 @@ type proxy struct {
 var inProcess = []string{"k3s", "k3s-server", "k3s-agent", "rke2", "k0s", "kubelite", "hyperkube"}
 
 // findProxy looks for kube-proxy among the processes of the thread's network namespace: by its name, else one of
-// the programs that are known to contain it. Nil: there is none to be seen.
-func findProxy() *proxy {
+// the programs that are known to contain it. Nil: there is none to be seen; the error says of which it cannot be
+// told whose network it serves.
+func findProxy() (*proxy, error) {
 	own, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
-		return nil
+		return nil, reasonOf(err)
 	}
-	var within *proxy
+	var (
+		within *proxy
+		hidden error
+	)
 	for _, pid := range processes() {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil || len(line) == 0 {
@@ -66,19 +70,26 @@ func findProxy() *proxy {
 			continue
 		}
 		// A pod may run a kube-proxy of its own (a cluster inside a cluster): that is not this node's.
-		if ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil || ns != own {
+		ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
+		if errors.Is(err, fs.ErrPermission) && hidden == nil {
+			hidden = fmt.Errorf("whether it is process %d (%s) cannot be seen: %w", pid, path.Base(args[0]), reasonOf(err))
+		}
+		if err != nil || ns != own {
 			continue
 		}
 		p := &proxy{pid: pid, args: args}
 		if named {
 			p.readConfig()
-			return p
+			return p, nil
 		}
 		if within == nil {
 			within = p
 		}
 	}
-	return within
+	if within != nil {
+		return within, nil
+	}
+	return nil, hidden
 }
 
 // processes are the numbers of all processes, in order.
@@ -168,6 +179,17 @@ func (p *proxy) setting(keys ...string) string {
 	return s
 }
 
+// settingOr is a setting, or the flag that stands for it. kube-proxy with a configuration file ignores such flags.
+func (p *proxy) settingOr(flag string, keys ...string) string {
+	switch {
+	case p == nil:
+		return ""
+	case p.configPath != "":
+		return p.setting(keys...)
+	}
+	return p.flag(flag)
+}
+
 // nodeName is the name under which this kube-proxy looks for its Node; empty when nothing overrides the host name.
 func (p *proxy) nodeName() string {
 	if p == nil {
@@ -186,18 +208,18 @@ func (p *proxy) kubeconfig() string {
 	if p == nil {
 		return ""
 	}
-	file := p.setting("clientConnection", "kubeconfig")
-	if file == "" {
-		file = p.flag("kubeconfig")
-	}
+	file := p.settingOr("kubeconfig", "clientConnection", "kubeconfig")
 	if file == "" {
 		return ""
 	}
 	return p.inside(file)
 }
 
-// evidence is what the process and its files tell.
-func (p *proxy) evidence() []snapshot.Evidence {
+// evidence is what the process and its files tell; unseen is why there may be one that was not found.
+func (p *proxy) evidence(unseen error) []snapshot.Evidence {
+	if p == nil && unseen != nil {
+		return []snapshot.Evidence{couldNot(proxyArgsFile, snapshot.ProxyArgs, "kube-proxy's arguments", unseen)}
+	}
 	if p == nil {
 		return []snapshot.Evidence{missed(proxyArgsFile, snapshot.ProxyArgs, snapshot.NotCollected,
 			errors.New("no kube-proxy among the processes that are to be seen (in a container the node's are not, without hostPID)"))}
@@ -293,8 +315,8 @@ const (
 // readProxyHTTP asks kube-proxy's endpoints on this machine. It asks only where a socket listens: a packet to a
 // port that nobody listens on would be for nothing.
 func readProxyHTTP(ctx context.Context, p *place, running *proxy) []snapshot.Evidence {
-	healthz := running.endpoint([]string{"healthzBindAddress"}, "healthz-bind-address", "healthz-port", defaultHealthzPort)
-	metrics := running.endpoint([]string{"metricsBindAddress"}, "metrics-bind-address", "metrics-port", defaultMetricsPort)
+	healthz := running.endpoint("healthzBindAddress", "healthz-bind-address", "healthz-port", defaultHealthzPort)
+	metrics := running.endpoint("metricsBindAddress", "metrics-bind-address", "metrics-port", defaultMetricsPort)
 	listening := listeningPorts()
 	ask := func(file string, f snapshot.Format, at, path string) snapshot.Evidence {
 		what := "kube-proxy's " + path
@@ -332,13 +354,9 @@ func silentProxyHTTP() []snapshot.Evidence {
 
 // endpoint is the address to ask: what the configuration or the flags say, with an unspecified address taken as
 // loopback.
-func (p *proxy) endpoint(setting []string, flag, portFlag, port string) string {
-	at := ""
-	if p != nil {
-		at = p.setting(setting...)
-		if at == "" {
-			at = p.flag(flag)
-		}
+func (p *proxy) endpoint(setting, flag, portFlag, port string) string {
+	at := p.settingOr(flag, setting)
+	if p != nil && p.configPath == "" {
 		if n := p.flag(portFlag); n != "" {
 			port = n
 		}
@@ -347,9 +365,15 @@ func (p *proxy) endpoint(setting []string, flag, portFlag, port string) string {
 	if err != nil {
 		host, n = strings.Trim(at, "[]"), port
 	}
-	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+	if at == "" && p != nil && p.configPath != "" {
+		// In a file, bindAddress: "::" alone moves the endpoints to ::1. That is what kubeadm writes for IPv6.
+		if a, err := netip.ParseAddr(p.setting("bindAddress")); err == nil && a.Is6() && !a.Is4In6() {
+			host = "::"
+		}
+	}
+	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.Unmap().IsUnspecified() {
 		host = "127.0.0.1"
-		if err == nil && a.Is6() && !a.Is4In6() {
+		if a.Is6() && !a.Is4In6() {
 			host = "::1"
 		}
 	}

@@ -12,7 +12,10 @@ import (
 // to be seen or its credentials cannot be read. It may list nodes, Services and endpoint slices, which is what
 // svcnet needs, and on a worker node it is often the only one that may.
 func ProxyAPI() *API {
-	running := findProxy()
+	running, err := findProxy()
+	if err != nil {
+		return nil
+	}
 	file := running.kubeconfig()
 	if file == "" {
 		return nil

@@ -218,9 +218,16 @@ func sameOutcome(a, b []report.Path) bool {
 		}
 		return slices.EqualFunc(x.Backends, y.Backends, func(p, q report.Backend) bool {
 			return p.Address == q.Address && p.Port == q.Port && p.Probability == q.Probability && p.State == q.State &&
-				p.Result == q.Result && equalRef(p.Masquerade, q.Masquerade)
+				p.Result == q.Result && equalRef(p.Masquerade, q.Masquerade) && sameInside(p.Inside, q.Inside)
 		})
 	})
+}
+
+func sameInside(a, b *report.Inside) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Result == b.Result && a.Text == b.Text
 }
 
 func equalRef[T comparable](a, b *T) bool {

@@ -248,6 +248,11 @@ func (m *model) podAddrs(pod string) ([]netip.Addr, error) {
 		}
 		return out, nil
 	}
+	for _, s := range m.sources {
+		if snapshot.PodOf(s.File) == pod && s.Error != "" {
+			return nil, &NotFoundError{fmt.Sprintf("pod %s is not among the objects: %s", pod, s.Error)}
+		}
+	}
 	return nil, &NotFoundError{fmt.Sprintf("pod %s is not among the objects (add `kubectl get pods -o yaml` output with -f)", pod)}
 }
 

@@ -38,8 +38,10 @@ type fate struct {
 	by string
 	// notes are what this outcome takes for granted beyond the ending's own.
 	notes []string
-	// within is true when the packet never left the client's pod.
-	within bool
+	// within is true when the packet never left the client's pod; inside is then who took it there. own is true
+	// when the pod's own rules sent it somewhere else than where it was dialled.
+	within, own bool
+	inside      *report.Inside
 }
 
 // walk follows the cell's packet to all its fates.
@@ -64,22 +66,21 @@ func (m *model) walk(c *cell, tested func(netip.Prefix)) []fate {
 		return out
 	}
 	var out []fate
-	left, ended := in.leave(p)
+	left, ended := m.leave(in, p)
 	for _, l := range left {
 		q := p
-		q.Src, q.Dst, q.DstPort = l.Packet.Src, l.Packet.Dst, l.Packet.DstPort
+		q.Dst, q.DstPort = l.Packet.Dst, l.Packet.DstPort
+		if l.Packet.Src.IsValid() {
+			q.Src = l.Packet.Src
+		}
 		for _, e := range w.Walk(c.entry, q) {
-			out = append(out, m.fate(c, after(l, e)))
+			f := m.fate(c, after(l, e))
+			f.own = changesDst(&l)
+			out = append(out, f)
 		}
 	}
 	for _, e := range ended {
-		f := m.fate(c, e)
-		f.within = true
-		if f.result == report.ResultRedirect {
-			f.notes = append(f.notes, fmt.Sprintf("what pod %s's own proxy at %s does with the connection", in.pod, f.backend))
-		}
-		f.backend = netip.AddrPort{}
-		out = append(out, f)
+		out = append(out, m.within(c, in, e))
 	}
 	return out
 }
@@ -242,8 +243,8 @@ func (m *model) paths(c *cell, fates []fate) []report.Path {
 	for _, k := range order {
 		out = append(out, m.path(c, groups[k].fates, groups[k].p))
 	}
-	// What a pod's own proxy takes over, nobody asked the node for.
-	if !slices.ContainsFunc(fates, func(f fate) bool { return f.within }) {
+	// What a pod's own rules take over or send elsewhere, nobody asked the node for.
+	if !slices.ContainsFunc(fates, func(f fate) bool { return f.within || f.own }) {
 		m.compare(c, out)
 	}
 	return out
@@ -252,7 +253,7 @@ func (m *model) paths(c *cell, fates []fate) []report.Path {
 // outcome is what makes fates one path: the result, where a refusal fell, and what is assumed.
 func (f *fate) outcome() string {
 	var b strings.Builder
-	fmt.Fprint(&b, f.result)
+	fmt.Fprint(&b, f.result, "|", f.within)
 	fmt.Fprint(&b, "|", f.Table, "|", f.Chain)
 	switch {
 	case f.result == report.ResultDNAT, f.result == report.ResultDNATByConntrack:
@@ -357,7 +358,12 @@ func (m *model) addBackend(out *report.Path, c *cell, f *fate, common int) {
 	for _, h := range f.Hops[common:] {
 		b.Hops = append(b.Hops, m.hop(h))
 	}
-	m.describe(&b, f.backend, c.port)
+	sp := c.port
+	if f.own {
+		// The node was asked for another Service than the pod.
+		sp, _ = m.portAt(netip.AddrPortFrom(f.Packet.OrigDst, f.Packet.OrigDstPort), c.proto)
+	}
+	m.describe(&b, f.backend, sp)
 	out.Backends = append(out.Backends, b)
 }
 

@@ -112,6 +112,10 @@ func fateOf(paths []report.Path) string {
 }
 
 func pathFate(p *report.Path) string {
+	if len(p.Hops) > 0 && p.Hops[len(p.Hops)-1].Pod != "" && len(p.Backends) == 1 && p.Backends[0].Inside != nil {
+		in := p.Backends[0].Inside
+		return fmt.Sprintf("never leaves pod %s (%s)", in.Pod, in.Text)
+	}
 	switch p.Result {
 	case report.ResultDNAT, report.ResultIPVS, report.ResultBPF:
 		return "reaches " + backendsText(p)

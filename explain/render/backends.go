@@ -31,6 +31,8 @@ func backendTwigs(p *report.Path) []*twig {
 	for i := range p.Backends {
 		b := &p.Backends[i]
 		m, _ := judgeBackend(p, b)
+		within, _ := judgeInside(b.Inside)
+		m = m.worse(within)
 		if len(p.Backends) > maxBackends && i >= shownBackends && m == markOK {
 			rest = append(rest, b)
 			continue
@@ -71,6 +73,9 @@ func backendTwigs(p *report.Path) []*twig {
 
 func backendRow(p *report.Path, b *report.Backend, mix bool) row {
 	m, why := judgeBackend(p, b)
+	if i, text := judgeInside(b.Inside); m == markOK && i == markError {
+		m, why = i, text
+	}
 	r := row{share: percent(b.Probability), address: Clean(dial(b.Address, b.Port)), mark: m, why: why, object: object(b)}
 	if b.State == "missing" {
 		if b.Intended != nil {
@@ -97,24 +102,51 @@ func backendRow(p *report.Path, b *report.Backend, mix bool) row {
 	return r
 }
 
-// insideNotes say what happens in the backend's own network namespace, where that was read.
+// insideNotes say what happens in the backend's own network namespace, where that was read: who takes the packet,
+// and the pod's own rule that decided.
 func insideNotes(in *report.Inside) []line {
 	if in == nil {
 		return nil
 	}
-	m := markOK
-	switch in.Result {
-	case report.ResultLocalProcess, report.ResultRedirect:
-	case report.ResultUnknown:
-		m = markWarn
-	default:
-		m = markError
-	}
 	l := line{}.prose(faint, "inside pod "+in.Pod+":")
-	if m != markOK {
+	if m, _ := judgeInside(in); m != markOK {
 		l = l.prose(m.tone, m.sign+" "+m.word+":")
 	}
-	return []line{l.prose(noTone, in.Text)}
+	out := []line{l.prose(noTone, in.Text)}
+	if n := len(in.Hops); n > 0 {
+		by := &in.Hops[n-1]
+		if i := translation(in.Hops, ""); i >= 0 && in.Result != report.ResultDrop && in.Result != report.ResultReject {
+			by = &in.Hops[i]
+		}
+		l := line{}.prose(faint, "by the pod's own:").prose(faint, strings.TrimSpace(by.Table+" "+by.Chain))
+		if by.Kind == "rule" {
+			l = l.rule(brief(by))
+		} else {
+			l = l.prose(faint, by.Text)
+		}
+		out = append(out, l.cell(faint, bracketed(place(by.Evidence))))
+	}
+	return out
+}
+
+// judgeInside is the mark of what happens inside a backend's pod, with a few words for what is wrong.
+func judgeInside(in *report.Inside) (mark, string) {
+	if in == nil {
+		return markOK, ""
+	}
+	switch in.Result {
+	case report.ResultLocalProcess, report.ResultRedirect:
+		return markOK, ""
+	case report.ResultUnknown:
+		return markWarn, "not known what happens in the pod"
+	case report.ResultNoMatch:
+		return markError, "refused: nobody listens in the pod"
+	case report.ResultDrop:
+		return markError, "dropped inside the pod"
+	case report.ResultReject:
+		return markError, "refused by the pod's own rules"
+	}
+	return markError, "lost inside the pod: " + string(in.Result)
 }
 
 // object names the pod, the node and the readiness of a backend.
@@ -206,7 +238,7 @@ func sameBackends(a, b *report.Path) bool {
 		}
 		return x.Address == y.Address && x.Port == y.Port && x.State == y.State && x.Result == y.Result &&
 			fmt.Sprintf("%.6f", x.Probability) == fmt.Sprintf("%.6f", y.Probability) && share(x.Intended) == share(y.Intended) &&
-			(x.State == "missing" || picker(follow(a, &x)) == picker(follow(b, &y))) && sameReply(x.Reply, y.Reply)
+			(x.State == "missing" || picker(follow(a, &x)) == picker(follow(b, &y))) && sameReply(x.Reply, y.Reply) && sameInside(x.Inside, y.Inside)
 	})
 }
 
@@ -223,4 +255,11 @@ func sameReply(a, b *report.Reply) bool {
 		return a == b
 	}
 	return *a == *b
+}
+
+func sameInside(a, b *report.Inside) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Result == b.Result && a.Text == b.Text
 }

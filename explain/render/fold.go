@@ -183,6 +183,9 @@ func outcome(cell []report.Path) string {
 			fmt.Fprintf(&b, "\n%s %d %.6f %s %s %s %s %s|", e.Address, e.Port, e.Probability, share(e.Intended), e.State, e.Result,
 				truth(e.Masquerade), e.SnatTo)
 			writeReply(&b, e.Reply)
+			if e.Inside != nil {
+				fmt.Fprintf(&b, "inside %s %q|", e.Inside.Result, e.Inside.Text)
+			}
 			if e.State != "missing" {
 				writeJourney(&b, follow(p, e))
 			}

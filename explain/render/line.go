@@ -59,7 +59,7 @@ func (l line) prose(t tone, text string) line {
 	return l
 }
 
-// token adds one unbreakable piece of running text.
+// token adds one unbreakable piece of running text, faint: it names, and is not what is said.
 func (l line) token(text string) line { return l.add(word{text: text, tone: faint, gap: 1}) }
 
 // cell adds one unbreakable piece, set off by two spaces.

@@ -48,7 +48,7 @@ func golden(t *testing.T, file string, got []byte) {
 
 // documents are the traces in testdata.
 func documents() []string {
-	return []string{"affinity", "etp-local", "headless", "hostile", "packet", "reject", "uncertain", "web"}
+	return []string{"affinity", "etp-local", "headless", "hostile", "inside", "packet", "reject", "uncertain", "web"}
 }
 
 func TestGolden(t *testing.T) {

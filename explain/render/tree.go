@@ -130,6 +130,8 @@ func worst(t *report.Trace) mark {
 		for k := range p.Backends {
 			b, _ := judgeBackend(p, &p.Backends[k])
 			m = m.worse(b)
+			i, _ := judgeInside(p.Backends[k].Inside)
+			m = m.worse(i)
 		}
 		if r, _ := judgeReply(p.Reply); r == markError {
 			m = markError
@@ -154,6 +156,9 @@ func frontendLine(b block) line {
 func branchTwig(f *block, b *branch, shown *gallery) *twig {
 	t := &twig{hang: 4}
 	t.head = t.head.prose(strong, "from "+clientsOf(b)+":")
+	if pod, source := clientPod(b); pod != "" {
+		t.head = line{}.prose(strong, "from pod "+pod+" ("+source+"):")
+	}
 	if len(b.paths) == 1 && len(b.paths[0].Uncertain) == 0 {
 		t.head = append(t.head, spaced(pathHead(&b.paths[0]))...)
 		pathBody(t, f, b, &b.paths[0], shown)
@@ -232,9 +237,50 @@ func condition(p *report.Path) line {
 	return l.join(":")
 }
 
+// podHops are the hops of a path inside the client's own pod: they come first.
+func podHops(p *report.Path) []report.Hop {
+	hops := p.Hops
+	if b := firstBackend(p); b != nil {
+		hops = slices.Concat(p.Hops, b.Hops)
+	}
+	for i := range hops {
+		if hops[i].Pod == "" {
+			return hops[:i]
+		}
+	}
+	return hops
+}
+
+// clientPod is the pod whose own rules the client of a branch went through, and its address; empty when there are
+// none.
+func clientPod(b *branch) (pod, source string) {
+	for i := range b.paths {
+		if hops := podHops(&b.paths[i]); len(hops) > 0 && len(b.clients) == 1 {
+			return hops[0].Pod, b.clients[0].source
+		}
+	}
+	return "", ""
+}
+
+// neverLeaves tells whether a path ends in the client's own pod: the node's rules never see it.
+func neverLeaves(p *report.Path) bool {
+	if strings.HasPrefix(p.Because, "inside pod ") {
+		return true
+	}
+	switch p.Result {
+	case report.ResultRedirect, report.ResultDrop, report.ResultReject, report.ResultNoRoute, report.ResultMartian:
+		last := follow(p, firstBackend(p)).last
+		return last != nil && last.Pod != ""
+	}
+	return false
+}
+
 // pathHead says in a few words what happens: the rest of the line after the clients.
 func pathHead(p *report.Path) line {
 	var l line
+	if neverLeaves(p) {
+		return withinHead(p)
+	}
 	if len(p.Backends) > 0 && delivers(p.Result) {
 		switch {
 		case p.Masquerade == nil && mixed(p):
@@ -257,6 +303,25 @@ func pathHead(p *report.Path) line {
 		l = l.prose(m.tone, m.sign+" "+m.word+":")
 	}
 	return l.prose(noTone, means(p, j.last))
+}
+
+// withinHead is pathHead of a path that ends in the client's own pod.
+func withinHead(p *report.Path) line {
+	m, text := judge(p), ""
+	switch b := firstBackend(p); {
+	case b != nil && b.Inside != nil:
+		i, _ := judgeInside(b.Inside)
+		m, text = m.worse(i), b.Inside.Text
+	case strings.HasPrefix(p.Because, "inside pod "):
+		_, text, _ = strings.Cut(strings.TrimPrefix(p.Because, "inside pod "), ": ")
+	default:
+		text = means(p, follow(p, nil).last)
+	}
+	var l line
+	if m != markOK {
+		l = l.prose(m.tone, m.sign+" "+m.word+":")
+	}
+	return l.prose(strong, "never leaves the pod:").prose(noTone, text)
 }
 
 // mixed tells whether some backends are masqueraded and others are not.
@@ -298,10 +363,16 @@ func firstBackend(p *report.Path) *report.Backend {
 
 // pathBody adds the chains, the reasons and the backends of a path.
 func pathBody(t *twig, f *block, b *branch, p *report.Path, shown *gallery) {
-	j := follow(p, firstBackend(p))
-	if len(p.Hops) > 0 && p.Hops[0].Pod != "" {
-		t.notes = append(t.notes, line{}.prose(faint, "inside pod "+p.Hops[0].Pod+" first:").token(p.Hops[0].Chain).rule(brief(&p.Hops[0])))
+	if neverLeaves(p) {
+		withinBody(t, b, p)
+		return
 	}
+	if own := podHops(p); len(own) > 0 {
+		// The node's own way begins behind the pod's.
+		t.notes = append(t.notes, insideLine(own))
+		p = without(p, len(own))
+	}
+	j := follow(p, firstBackend(p))
 	if l := wayLine(j, b, len(p.Backends) > 0); len(l) > 0 {
 		t.notes = append(t.notes, l)
 	}
@@ -330,6 +401,56 @@ func pathBody(t *twig, f *block, b *branch, p *report.Path, shown *gallery) {
 	t.kids = append(t.kids, backendTwigs(p)...)
 }
 
+// withinBody is pathBody of a path that ends in the client's own pod: the way there, and the rule.
+func withinBody(t *twig, b *branch, p *report.Path) {
+	j := follow(p, firstBackend(p))
+	if l := wayLine(j, b, false); len(l) > 0 {
+		t.notes = append(t.notes, l)
+	}
+	by := j.last
+	if j.translates != nil && p.Result == report.ResultRedirect {
+		by = j.translates
+	}
+	if by == nil || by.Text == "" {
+		return
+	}
+	l := line{}.prose(noTone, "by the pod's own:").prose(noTone, strings.TrimSpace(by.Table+" "+by.Chain))
+	if by.Kind == "rule" {
+		l = l.rule(brief(by))
+	} else {
+		l = l.prose(noTone, by.Text)
+	}
+	t.notes = append(t.notes, l.cell(faint, bracketed(place(by.Evidence))))
+}
+
+// insideLine says that a connection passed the client's own pod first, and by which rule there, if one sent it
+// elsewhere.
+func insideLine(own []report.Hop) line {
+	last := &own[len(own)-1]
+	l := line{}.prose(faint, "leaves pod "+last.Pod)
+	if i := translation(own, ""); i >= 0 {
+		by := &own[i]
+		return l.prose(noTone, "for another destination, by the pod's own:").token(by.Chain).rule(brief(by)).cell(faint, bracketed(place(by.Evidence)))
+	}
+	return l.prose(faint, "by its own rules:").token(last.Chain).rule(brief(last))
+}
+
+// without is a path that lacks its first n hops, be they its own or its backends'.
+func without(p *report.Path, n int) *report.Path {
+	out := *p
+	if n <= len(p.Hops) {
+		out.Hops = p.Hops[n:]
+		return &out
+	}
+	out.Hops = nil
+	out.Backends = slices.Clone(p.Backends)
+	for i := range out.Backends {
+		hops := out.Backends[i].Hops
+		out.Backends[i].Hops = hops[min(n-len(p.Hops), len(hops)):]
+	}
+	return &out
+}
+
 // wayLine is the chain path. The translating chain is left to the backend lines where there are any.
 func wayLine(j journey, b *branch, backends bool) line {
 	if !slices.ContainsFunc(j.legs, func(l leg) bool { return len(l.chains) > 1 }) {
@@ -353,7 +474,7 @@ func wayLine(j journey, b *branch, backends bool) line {
 				gap = 0
 			}
 			first := i == 0 && k == 0
-			if usual := usualEntry(b); first && builtIn(c) && usual != "" {
+			if usual := usualEntry(b); first && builtIn(c) && usual != "" && len(b.clients) > 1 {
 				c = usual
 			}
 			text := Clean(c)

@@ -19,6 +19,7 @@ func Wide(w io.Writer, t *report.Trace, o Options) error {
 	paths := table{{"PATH", "FRONTEND", "ADDRESS", "FROM", "SOURCE", "RESULT", "AT", "SHARE", "IF", "MASQUERADE",
 		"BACKEND", "BACKEND-SHARE", "INTENDED", "STATE", "POD", "NODE", "READY"}}
 	hops := table{{"PATH", "BACKEND", "KIND", "TABLE", "CHAIN", "RULE", "PROBABILITY", "CUMULATIVE", "EVIDENCE", "TEXT"}}
+	insides := table{{"PATH", "BACKEND", "INSIDE-POD", "RESULT", "TEXT"}}
 	for i := range t.Paths {
 		n := strconv.Itoa(i + 1)
 		paths = append(paths, pathRows(n, &t.Paths[i])...)
@@ -26,6 +27,11 @@ func Wide(w io.Writer, t *report.Trace, o Options) error {
 		for k := range t.Paths[i].Backends {
 			b := &t.Paths[i].Backends[k]
 			hops = append(hops, hopRows(n, dial(b.Address, b.Port), b.Hops)...)
+			if in := b.Inside; in != nil {
+				m, _ := judgeInside(in)
+				insides = append(insides, []string{n, dial(b.Address, b.Port), in.Pod, m.sign + " " + string(in.Result), in.Text})
+				hops = append(hops, hopRows(n, dial(b.Address, b.Port)+" inside "+in.Pod, in.Hops)...)
+			}
 		}
 	}
 	findings := table{{"SEVERITY", "FINDING", "SUBJECT", "MESSAGE", "WANT", "GOT", "REMEDY"}}
@@ -38,7 +44,7 @@ func Wide(w io.Writer, t *report.Trace, o Options) error {
 	for _, s := range t.Sources {
 		sources = append(sources, []string{s.Name, s.Status, s.File, s.Error})
 	}
-	for _, tab := range []table{paths, hops, findings, sources} {
+	for _, tab := range []table{paths, insides, hops, findings, sources} {
 		if len(tab) > 1 {
 			p.blank()
 			p.table(tab)
