@@ -7,12 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain"
+	"github.com/svcnet/svcnet/explain/report"
 )
 
 // collectFlags are what `collect` is asked.
@@ -100,7 +103,10 @@ func (a *app) writeBundle(s *snapshot.Snapshot, name string) (err error) {
 		if err != nil {
 			return writeError(name, err)
 		}
-		return errors.Join(s.WriteBundle(out), out.Close())
+		if err := errors.Join(s.WriteBundle(out), out.Close()); err != nil {
+			return writeError(name, err)
+		}
+		return nil
 	}
 	// A bundle holds what only root may read.
 	out, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
@@ -131,7 +137,6 @@ func writeError(name string, err error) error {
 
 // collected says what was written and what is not in it, and returns the exit code as an error.
 func (a *app) collected(s *snapshot.Snapshot, name string) error {
-	missing := false
 	var size string
 	if info, err := os.Stat(name); err == nil && name != "-" {
 		size = fmt.Sprintf(", %d KiB", (info.Size()+1023)/1024)
@@ -139,16 +144,16 @@ func (a *app) collected(s *snapshot.Snapshot, name string) error {
 	if name != "-" {
 		a.note("%s: %d sources%s", name, len(s.Evidence), size)
 	}
+	var read report.Trace
 	for _, e := range s.Evidence {
+		read.Sources = append(read.Sources, report.Source{Name: string(e.Format), Status: string(e.Status), File: e.File, Error: e.Error})
 		if e.Status.Answers() || e.Status == snapshot.Unsupported {
 			continue
 		}
-		if e.Format == snapshot.IPTablesSave {
-			missing = true
-		}
 		a.note("  %s: %s: %s", e.Status, e.File, e.Error)
 	}
-	if missing {
+	// What a trace of this bundle would lack. A source without a file was never looked for.
+	if slices.ContainsFunc(explain.MissingSources(&read), func(m report.Source) bool { return m.File != "" }) {
 		return &exitError{exitMissing}
 	}
 	return nil

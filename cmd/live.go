@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -93,9 +94,9 @@ func (l *live) api() (*collectors.API, error) {
 	if *l.config.KubeConfig != "" || *l.config.Context != "" || os.Getenv("KUBECONFIG") != "" {
 		// Asked for, and wrong: nobody else's credentials stand in for that.
 		if err == nil {
-			err = errors.New("it names no cluster")
+			err = l.noCluster()
 		}
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+		return nil, kubeconfigError(err)
 	}
 	if c, err := rest.InClusterConfig(); err == nil {
 		return &collectors.API{Config: c, From: "the service account of this pod", Timeout: l.timeout}, nil
@@ -104,7 +105,25 @@ func (l *live) api() (*collectors.API, error) {
 		a.Timeout = l.timeout
 		return a, nil
 	}
+	if err != nil {
+		return nil, kubeconfigError(err)
+	}
 	return nil, nil
+}
+
+func kubeconfigError(err error) error {
+	return fmt.Errorf("read the kubeconfig: %w (name another with --kubeconfig, or do without objects with --no-api)", err)
+}
+
+// noCluster says why a kubeconfig that was asked for names no cluster. Files of $KUBECONFIG that are not there are
+// passed over, as kubectl does it.
+func (l *live) noCluster() error {
+	names := filepath.SplitList(os.Getenv("KUBECONFIG"))
+	there := func(name string) bool { _, err := os.Stat(name); return err == nil }
+	if *l.config.KubeConfig == "" && len(names) > 0 && !slices.ContainsFunc(names, there) {
+		return fmt.Errorf("no such file as $KUBECONFIG names: %s", strings.Join(names, ", "))
+	}
+	return errors.New("it names no cluster")
 }
 
 // read reads this machine.
@@ -125,7 +144,7 @@ func (l *live) read(ctx context.Context, a *app, node string, pods []string) (*s
 		s.Arrange()
 	}
 	if why := noNode(s); why != "" {
-		return nil, fmt.Errorf("%s; give files or a bundle of a node with -f, or run this on a node", why)
+		return nil, errors.New(why)
 	}
 	l.say(a, s, api)
 	return s, nil
@@ -153,9 +172,9 @@ func noNode(s *snapshot.Snapshot) string {
 		return ""
 	}
 	if !root {
-		return "this machine shows no kube-proxy, no Node object is known to be it, and its rules are for root alone to read"
+		return "whether this machine is a Kubernetes node cannot be seen: no Node object is known to be it, it shows no kube-proxy, and its rules are for root alone to read; run this as root on a node, or give files or a bundle of a node with -f"
 	}
-	return "this machine is no Kubernetes node: it has no service rules and no kube-proxy, and no Node object is known to be it"
+	return "this machine is no Kubernetes node: it has no service rules and no kube-proxy, and no Node object is known to be it; give files or a bundle of a node with -f, or run this on a node"
 }
 
 // say tells somebody at a terminal what is being read: it decides what the answer is about.

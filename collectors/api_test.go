@@ -460,7 +460,9 @@ func TestNobodyThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed.Close()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
 	tlsServer := httptest.NewUnstartedServer(http.HandlerFunc(well))
 	tlsServer.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that do not trust it are what is tested
 	tlsServer.StartTLS()

@@ -14,7 +14,8 @@ import (
 
 // Options say what to read and how.
 type Options struct {
-	// Node is the node's name; empty: the name under which its kube-proxy runs, else the host name.
+	// Node is the node's name; empty: the Node that kube-proxy is told to be, that has the host's name, or that has an
+	// address of this machine; kube-proxy's word alone where no Nodes were read.
 	Node string
 	// API is where objects come from; nil: they are not read, and no evidence says anything of them.
 	API *API

@@ -330,7 +330,9 @@ func TestGet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.Close()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := get(t.Context(), patience, "http://"+l.Addr().String()+"/healthz"); err == nil || err.Error() != "connection refused" {
 			t.Errorf("got %v", err)
 		}
@@ -340,11 +342,11 @@ func TestGet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
+		defer func() { _ = l.Close() }() // it has served
 		go func() {
 			if c, err := l.Accept(); err == nil {
 				_, _ = io.WriteString(c, "SSH-2.0-x\r\n")
-				c.Close()
+				_ = c.Close() // what it says is enough
 			}
 		}()
 		_, err = get(t.Context(), patience, "http://"+l.Addr().String()+"/healthz")

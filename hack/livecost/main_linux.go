@@ -148,6 +148,8 @@ func asWritten(save []byte) []byte {
 	return bytes.Join(lines, nil)
 }
 
+var listKinds = map[string]string{"nodes": "NodeList", "services": "ServiceList", "endpointslices": "EndpointSliceList", "pods": "PodList"}
+
 // serve answers lists of objects, a page at a time, on an address of the namespace's loopback.
 func serve(netns string, objects map[string][]json.RawMessage) (string, error) {
 	type result struct {
@@ -175,7 +177,8 @@ func serve(netns string, objects map[string][]json.RawMessage) (string, error) {
 		return "", fmt.Errorf("serve objects: %w", r.err)
 	}
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		all := objects[q.URL.Path[strings.LastIndexByte(q.URL.Path, '/')+1:]]
+		resource := q.URL.Path[strings.LastIndexByte(q.URL.Path, '/')+1:]
+		all := objects[resource]
 		from, _ := strconv.Atoi(q.URL.Query().Get("continue"))
 		limit, _ := strconv.Atoi(q.URL.Query().Get("limit"))
 		to, next := len(all), ""
@@ -183,7 +186,7 @@ func serve(netns string, objects map[string][]json.RawMessage) (string, error) {
 			to, next = from+limit, strconv.Itoa(from+limit)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1","continue":%q},"items":[`, next)
+		fmt.Fprintf(w, `{"kind":%q,"apiVersion":"v1","metadata":{"resourceVersion":"1","continue":%q},"items":[`, listKinds[resource], next)
 		for i, item := range all[from:to] {
 			if i > 0 {
 				fmt.Fprint(w, ",")
