@@ -16,7 +16,7 @@ const guestFile = "SVCNET_GUEST_FILE"
 func TestInGuest(t *testing.T) {
 	file := os.Getenv(guestFile)
 	if file == "" {
-		t.Skip("for a guest: the tests of test/uml run this one there")
+		return // no test here: those of test/uml run it in their guest, and look at what it wrote
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

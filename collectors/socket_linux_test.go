@@ -29,7 +29,7 @@ const listenerEnv = "SVCNET_TEST_LISTENER"
 func TestListener(t *testing.T) {
 	name := os.Getenv(listenerEnv)
 	if name == "" {
-		t.Skip("runs as another process of other tests")
+		return // no test here: other tests run it as a process of their own
 	}
 	if err := os.WriteFile("/proc/self/comm", []byte(name), 0o644); err != nil {
 		t.Fatal(err)
