@@ -142,10 +142,10 @@ func (s *stage) document(t *testing.T, args ...string) *report.Trace {
 }
 
 // dial is a connection to the frontend of a path.
-func (s *stage) dial(t *testing.T, from string, p *report.Path, o lab.DialOptions) lab.Answer {
+func (s *stage) dial(t *testing.T, from string, p *report.Path) lab.Answer {
 	t.Helper()
 	to := netip.AddrPortFrom(netip.MustParseAddr(p.Frontend.Address), uint16(p.Frontend.Port))
-	a, err := s.Dial(t.Context(), s.pods[from], corev1.Protocol(p.Frontend.Protocol), to, o)
+	a, err := s.Dial(t.Context(), s.pods[from], corev1.Protocol(p.Frontend.Protocol), to, lab.DialOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestInside(t *testing.T) {
 			if len(p.Backends) != 1 || p.Backends[0].Inside == nil || p.Backends[0].Inside.Result != report.ResultRedirect {
 				t.Errorf("%s: backends: %+v", p.Frontend.Address, p.Backends)
 			}
-			if a := s.dial(t, "client-1", p, lab.DialOptions{}); a.Pod != "client-1" || a.Port != 15001 {
+			if a := s.dial(t, "client-1", p); a.Pod != "client-1" || a.Port != 15001 {
 				t.Errorf("%s: %s", p.Frontend.Address, a)
 			}
 		}
@@ -242,7 +242,7 @@ func TestInside(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				defer c.Close()
+				defer func() { _ = c.Close() }()
 				var g struct{ Pod string }
 				if err := json.NewDecoder(c).Decode(&g); err != nil {
 					return err
@@ -266,7 +266,7 @@ func TestInside(t *testing.T) {
 			} else if n := len(in.Hops); n == 0 || in.Hops[n-1].Chain != "ISTIO_IN_REDIRECT" || in.Hops[n-1].Pod != "store/a1" {
 				t.Errorf("%s: hops: %+v", p.Frontend.Address, in.Hops)
 			}
-			if a := s.dial(t, "a2", &p, lab.DialOptions{}); a.Pod != "a1" || a.Port != 15006 {
+			if a := s.dial(t, "a2", &p); a.Pod != "a1" || a.Port != 15006 {
 				t.Errorf("%s: %s", p.Frontend.Address, a)
 			}
 		}
@@ -328,7 +328,7 @@ func TestInside(t *testing.T) {
 			if p.Result != report.ResultRedirect || len(p.Uncertain) > 0 || len(p.Backends) != 1 || p.Backends[0].Port != 15053 {
 				t.Errorf("%s: %s %v, backends %+v", p.Frontend.Address, p.Result, p.Uncertain, p.Backends)
 			}
-			if a := s.dial(t, "client-1", &p, lab.DialOptions{}); a.Port != 15053 {
+			if a := s.dial(t, "client-1", &p); a.Port != 15053 {
 				t.Errorf("%s: %s", p.Frontend.Address, a)
 			}
 		}
@@ -350,7 +350,7 @@ func TestInside(t *testing.T) {
 			}
 			reached := map[string]bool{}
 			for range 40 {
-				reached[s.dial(t, "a2", &p, lab.DialOptions{}).Pod] = true
+				reached[s.dial(t, "a2", &p).Pod] = true
 			}
 			if len(reached) != 4 {
 				t.Errorf("%s: answered by %v", p.Frontend.Address, reached)
@@ -418,7 +418,7 @@ func (s *stage) resolver(t *testing.T, pod string) {
 			if err != nil {
 				return err
 			}
-			t.Cleanup(func() { c.Close() })
+			t.Cleanup(func() { _ = c.Close() })
 			go func() {
 				b := make([]byte, 512)
 				for {
