@@ -109,15 +109,10 @@ func (c *nfnetlink) ask(subsystem, message int, family byte, dump bool, attrs []
 	}
 }
 
-// attributes gives every attribute to each, without the bits for nesting and byte order.
+// attributes gives every attribute to each: nfnetlink writes them as rtnetlink does.
 func attributes(data []byte, each func(kind uint16, value []byte)) {
-	for len(data) >= unix.SizeofNlAttr {
-		size := int(binary.NativeEndian.Uint16(data))
-		if size < unix.SizeofNlAttr || size > len(data) {
-			return
-		}
-		each(binary.NativeEndian.Uint16(data[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), data[unix.SizeofNlAttr:size])
-		data = data[min(len(data), (size+3)&^3):]
+	for kind, value := range rtAttributes(data) {
+		each(kind, value)
 	}
 }
 

@@ -317,7 +317,7 @@ const (
 func readProxyHTTP(ctx context.Context, p *place, running *proxy) []snapshot.Evidence {
 	healthz := running.endpoint("healthzBindAddress", "healthz-bind-address", "healthz-port", defaultHealthzPort)
 	metrics := running.endpoint("metricsBindAddress", "metrics-bind-address", "metrics-port", defaultMetricsPort)
-	listening := listeningPorts()
+	listening := listeningPorts(ctx)
 	ask := func(file string, f snapshot.Format, at, path string) snapshot.Evidence {
 		what := "kube-proxy's " + path
 		port, err := netip.ParseAddrPort(at)
@@ -434,22 +434,15 @@ func lastError(err error) error {
 }
 
 // listeningPorts are the TCP ports on which somebody listens in the thread's network namespace.
-func listeningPorts() []uint16 {
+func listeningPorts(ctx context.Context) []uint16 {
 	var out []uint16
 	for _, file := range []string{"tcp", "tcp6"} {
-		data, err := os.ReadFile("/proc/thread-self/net/" + file)
+		sockets, err := readSocketFile(ctx, "/proc/thread-self/net/"+file, socketSource{file, tcpLine})
 		if err != nil {
 			continue
 		}
-		for line := range strings.Lines(string(data)) {
-			words := strings.Fields(line)
-			if len(words) < 4 || words[3] != "0A" { // TCP_LISTEN
-				continue
-			}
-			_, hex, _ := strings.Cut(words[1], ":")
-			if n, err := strconv.ParseUint(hex, 16, 16); err == nil {
-				out = append(out, uint16(n))
-			}
+		for _, s := range sockets {
+			out = append(out, s.local.Port())
 		}
 	}
 	return out

@@ -38,15 +38,11 @@ func socketOwners(ctx context.Context, sockets []listening) (owners map[uint64][
 		return owners, ""
 	}
 	denied := false
-	for _, name := range entriesOf("/proc") {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
+	for _, pid := range processes() {
 		if ctx.Err() != nil {
 			break
 		}
-		switch ns, err := os.Readlink("/proc/" + name + "/ns/net"); {
+		switch ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); {
 		case errors.Is(err, fs.ErrPermission):
 			denied = true
 		case err == nil && ns == own:
