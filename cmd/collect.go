@@ -144,16 +144,16 @@ func (a *app) collected(s *snapshot.Snapshot, name string) error {
 	if name != "-" {
 		a.note("%s: %d sources%s", name, len(s.Evidence), size)
 	}
-	var read report.Trace
+	var sources []report.Source
 	for _, e := range s.Evidence {
-		read.Sources = append(read.Sources, report.Source{Name: string(e.Format), Status: string(e.Status), File: e.File, Error: e.Error})
+		sources = append(sources, report.Source{Name: string(e.Format), Status: string(e.Status), File: e.File, Error: e.Error})
 		if e.Status.Answers() || e.Status == snapshot.Unsupported {
 			continue
 		}
 		a.note("  %s: %s: %s", e.Status, e.File, e.Error)
 	}
 	// What a trace of this bundle would lack. A source without a file was never looked for.
-	if slices.ContainsFunc(explain.MissingSources(&read), func(m report.Source) bool { return m.File != "" }) {
+	if slices.ContainsFunc(explain.MissingSources(sources), func(m report.Source) bool { return m.File != "" }) {
 		return &exitError{exitMissing}
 	}
 	return nil

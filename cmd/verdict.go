@@ -22,7 +22,7 @@ func verdict(t *report.Trace, failOn string) error {
 			return &exitError{exitFindings}
 		}
 	}
-	if len(t.Paths) > 0 && len(explain.MissingSources(t)) > 0 {
+	if len(t.Paths) > 0 && len(explain.MissingSources(t.Sources)) > 0 {
 		return &exitError{exitMissing}
 	}
 	return nil

@@ -76,13 +76,13 @@ func Trace(s *snapshot.Snapshot, o TraceOptions) (*report.Trace, error) {
 	return t, nil
 }
 
-// MissingSources are the sources without which a trace cannot be right: rules that could not be read to the end, or
+// MissingSources are those of a snapshot's sources without which a trace cannot be right: rules that could not be read to the end, or
 // that nobody collected, and Services or endpoint slices that were asked for in vain. Empty means that what is shown
 // rests on complete evidence.
-func MissingSources(t *report.Trace) []report.Source {
+func MissingSources(sources []report.Source) []report.Source {
 	var out []report.Source
 	rules := false
-	for _, s := range t.Sources {
+	for _, s := range sources {
 		if s.Name == string(snapshot.Objects) && !snapshot.Status(s.Status).Answers() && !besideTheQuestion[s.File] {
 			out = append(out, s)
 			continue
