@@ -76,9 +76,9 @@ func Trace(s *snapshot.Snapshot, o TraceOptions) (*report.Trace, error) {
 	return t, nil
 }
 
-// MissingSources are those of a snapshot's sources without which a trace cannot be right: rules that could not be read to the end, or
-// that nobody collected, and Services or endpoint slices that were asked for in vain. Empty means that what is shown
-// rests on complete evidence.
+// MissingSources are those of a snapshot's sources without which a trace cannot be right: rules that could not be
+// read to the end, or that nobody collected, and Services or endpoint slices that were asked for in vain. Empty
+// means that what is shown rests on complete evidence.
 func MissingSources(sources []report.Source) []report.Source {
 	var out []report.Source
 	rules := false
