@@ -32,6 +32,12 @@ func parserOf(name string) parser {
 		return rules
 	case strings.Contains(name, "sysctl"):
 		return ParseSysctls
+	case strings.Contains(name, "conntrack-S"), strings.Contains(name, "stat-nf_conntrack"):
+		return ParseFlowStats
+	case strings.Contains(name, "dmesg"):
+		return ParseKernelLog
+	case strings.Contains(name, "ethtool"):
+		return ParseOffloads
 	case strings.Contains(name, "conntrack"):
 		return ParseConntrack
 	case strings.Contains(name, "ss"):
@@ -106,7 +112,7 @@ func TestEveryFixture(t *testing.T) {
 				t.Errorf("with CRLF and BOM (-plain +other):\n%s", diff)
 			}
 			n := len(plain.Links) + len(plain.Addrs) + len(plain.Routes) + len(plain.Rules) + len(plain.Sysctls) + len(plain.Flows) +
-				len(plain.Sockets) + len(plain.Recent) + len(plain.Uname.Release)
+				len(plain.Sockets) + len(plain.Recent) + len(plain.Uname.Release) + len(plain.FlowStats) + len(plain.KernelLog) + len(plain.Offloads)
 			if n == 0 {
 				t.Error("nothing was read")
 			}
@@ -139,6 +145,17 @@ func evidenceOf(h *Host) []Evidence {
 	for _, x := range h.SysctlEvidence {
 		out = append(out, x)
 	}
+	for _, x := range h.FlowStats {
+		out = append(out, x.Evidence)
+	}
+	for _, x := range h.KernelLog {
+		out = append(out, x.Evidence)
+	}
+	for _, features := range h.Offloads {
+		for _, x := range features {
+			out = append(out, x.Evidence)
+		}
+	}
 	return out
 }
 
@@ -152,13 +169,14 @@ var (
 func TestFormsAgree(t *testing.T) {
 	// Forms that leave something out are compared without it.
 	without := func(fields ...string) cmp.Option { return cmpopts.IgnoreFields(Link{}, fields...) }
+	detailed := []string{"Kind", "Hairpin", "Carrier", "CallsIPTables", "CallsIP6Tables"} // what -d adds
 	for _, c := range []struct {
 		name   string
 		files  []string
 		ignore cmp.Options
 	}{
-		{"ip addr", []string{"lab-ip-addr.txt", "lab-ip-j-addr.json", "lab-ip-d-addr.txt"}, cmp.Options{without("Kind", "Hairpin"), cmpopts.IgnoreFields(Addr{}, "Flags")}},
-		{"ip addr with flags", []string{"lab-ip-addr.txt", "lab-ip-d-addr.txt"}, cmp.Options{without("Kind", "Hairpin")}},
+		{"ip addr", []string{"lab-ip-addr.txt", "lab-ip-j-addr.json", "lab-ip-d-addr.txt"}, cmp.Options{without(detailed...), cmpopts.IgnoreFields(Addr{}, "Flags")}},
+		{"ip addr with flags", []string{"lab-ip-addr.txt", "lab-ip-d-addr.txt"}, cmp.Options{without(detailed...)}},
 		{"ip -o addr", []string{"lab-ip-addr.txt", "lab-ip-o-addr.txt"}, cmp.Options{cmpopts.IgnoreFields(Host{}, "Links", "HasLinks")}},
 		{"ip link", []string{"lab-ip-link.txt", "lab-ip-o-link.txt"}, nil},
 		{"ip -d link", []string{"lab-ip-d-link.txt", "lab-ip-d-j-link.json"}, nil},

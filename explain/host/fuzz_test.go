@@ -46,6 +46,11 @@ func fuzz(f *testing.F, parse parser, words ...string) {
 		}
 		h.OwnAddrs(4)
 		h.OwnAddrs(6)
+		h.FlowsTo(17, addr("10.0.0.2"), 53)
+		h.SysctlAbsent("net.bridge.bridge-nf-call-iptables")
+		h.StrictSourceCheck("eth0")
+		h.FlowCounter("insert_failed")
+		h.KernelSaid(TableFull)
 		h.FlowOf(6, addr("10.0.0.1"), 1, addr("10.0.0.2"), 2)
 		h.NewestStamp()
 	})
@@ -63,3 +68,6 @@ func FuzzParseBridges(f *testing.F)     { fuzz(f, ParseBridges, "brctl") }
 func FuzzParseBridgeLinks(f *testing.F) { fuzz(f, ParseBridgeLinks, "bridge") }
 func FuzzParseHairpin(f *testing.F)     { fuzz(f, ParseHairpin, "hairpin") }
 func FuzzParseUname(f *testing.F)       { fuzz(f, ParseUname, "uname") }
+func FuzzParseFlowStats(f *testing.F)   { fuzz(f, ParseFlowStats, "conntrack-S", "stat-nf_conntrack") }
+func FuzzParseKernelLog(f *testing.F)   { fuzz(f, ParseKernelLog, "dmesg") }
+func FuzzParseOffloads(f *testing.F)    { fuzz(f, ParseOffloads, "ethtool") }

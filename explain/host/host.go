@@ -47,6 +47,14 @@ type Host struct {
 	HasRecent bool
 	// Uname names the kernel; its Release is empty when it was not captured.
 	Uname Uname
+	// SysctlsWithin are the beginnings of names ("net.bridge") of which every sysctl that there is was captured.
+	SysctlsWithin []SysctlTree
+	// FlowStats are the counters of connection tracking, one for each CPU; nil when they were not captured.
+	FlowStats []FlowStats
+	// KernelLog are the messages of the kernel that say something about packets of Services, in the order of the log.
+	KernelLog []KernelMessage
+	// Offloads are what network interfaces do themselves (ethtool -k), by interface and feature.
+	Offloads map[string]map[string]Offload
 
 	// The lookup structures over the slices above, built at the first question.
 	routing atomic.Pointer[routing]
@@ -70,6 +78,11 @@ type Link struct {
 	Hairpin Known
 	// BridgeEvidence is where Master (from brctl) or Hairpin was read, when that is another place.
 	BridgeEvidence Evidence
+	// Carrier is the interface whose packets carry those of a tunnel; empty for a tunnel that leaves it to the routes.
+	Carrier string
+	// CallsIPTables and CallsIP6Tables tell whether a bridge hands what it switches to the rules whatever the sysctls
+	// net.bridge.bridge-nf-call-iptables and -ip6tables say.
+	CallsIPTables, CallsIP6Tables Known
 	Evidence
 }
 

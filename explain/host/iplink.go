@@ -172,7 +172,8 @@ func (b *linkBlocks) brief(words []string, n int, line string) bool {
 	return true
 }
 
-// detail reads an indented line below a header: the kind that -d shows, and the flags of a bridge port.
+// detail reads an indented line below a header: the kind that -d shows, with its properties, and the flags of a bridge
+// port.
 func (b *linkBlocks) detail(words []string, n int, line string) {
 	l := b.get(b.current)
 	switch {
@@ -182,8 +183,23 @@ func (b *linkBlocks) detail(words []string, n int, line string) {
 				l.setHairpin(words[i+1], b.at(n, line))
 			}
 		}
-	case linkKinds[words[0]] && l.Kind == "":
+	case linkKinds[words[0]] && (l.Kind == "" || l.Kind == words[0]):
 		l.Kind = words[0]
+		l.setProperties(words[1:])
+	}
+}
+
+// setProperties takes from the properties of a kind, each a word and its value, those that are of interest.
+func (l *Link) setProperties(words []string) {
+	for i := 0; i+1 < len(words); i++ {
+		switch value := words[i+1]; words[i] {
+		case "dev":
+			l.Carrier = value
+		case "nf_call_iptables":
+			l.CallsIPTables = is(value == "1")
+		case "nf_call_ip6tables":
+			l.CallsIP6Tables = is(value == "1")
+		}
 	}
 }
 
@@ -240,6 +256,11 @@ type linkJSON struct {
 	Hairpin  *bool    `json:"hairpin"`
 	LinkInfo struct {
 		Kind string `json:"info_kind"`
+		Data struct {
+			Carrier   string `json:"link"`
+			IPTables  *int   `json:"nf_call_iptables"`
+			IP6Tables *int   `json:"nf_call_ip6tables"`
+		} `json:"info_data"`
 		Port struct {
 			Hairpin *bool `json:"hairpin"`
 		} `json:"info_slave_data"`
@@ -264,6 +285,13 @@ func (l *links) json(r *reading, o linkJSON, ev Evidence) bool {
 	}
 	if o.LinkInfo.Kind != "" {
 		k.Kind = o.LinkInfo.Kind
+	}
+	k.Carrier = o.LinkInfo.Data.Carrier
+	if n := o.LinkInfo.Data.IPTables; n != nil {
+		k.CallsIPTables = is(*n == 1)
+	}
+	if n := o.LinkInfo.Data.IP6Tables; n != nil {
+		k.CallsIP6Tables = is(*n == 1)
 	}
 	for _, on := range []*bool{o.Hairpin, o.LinkInfo.Port.Hairpin} {
 		if on != nil {

@@ -420,7 +420,7 @@ func TestUname(t *testing.T) {
 
 // TestUseless: a text of another kind is an error, an empty one ErrEmpty, and neither sets a Has field.
 func TestUseless(t *testing.T) {
-	for _, name := range []string{"ip-addr", "ip-link", "ip-route", "ip-rule", "sysctl", "conntrack", "ss", "brctl", "bridge", "hairpin", "uname"} {
+	for _, name := range []string{"ip-addr", "ip-link", "ip-route", "ip-rule", "sysctl", "conntrack", "ss", "brctl", "bridge", "hairpin", "uname", "conntrack-S", "dmesg", "ethtool"} {
 		parse := parserOf(name)
 		for _, text := range []string{"", " \r\n\n", "Error: command not found\n", "bash: ip: command not found", "\x00\x01\xff\xfe\x00", "\xff\xfed\x00e\x00f\x00", "[", "[{}]", `[{"a":`, "[[[[", "{}", strings.Repeat("x", 1<<20)} {
 			h := &Host{}
@@ -431,7 +431,7 @@ func TestUseless(t *testing.T) {
 			if strings.TrimSpace(text) == "" && !errors.Is(err, ErrEmpty) {
 				t.Errorf("%s: %q: %v, want ErrEmpty", name, text, err)
 			}
-			if h.HasAddrs || h.HasFlows || h.HasLinks || h.HasSockets || h.HasRecent || len(h.HasRoutes)+len(h.HasRules)+len(h.HasLocalTable)+len(h.Sysctls) > 0 {
+			if h.HasAddrs || h.HasFlows || h.HasLinks || h.HasSockets || h.HasRecent || len(h.FlowStats)+len(h.KernelLog)+len(h.Offloads)+len(h.SysctlsWithin)+len(h.HasRoutes)+len(h.HasRules)+len(h.HasLocalTable)+len(h.Sysctls) > 0 {
 				t.Errorf("%s: %.20q: counts as captured: %+v", name, text, h)
 			}
 		}

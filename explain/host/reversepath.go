@@ -117,6 +117,16 @@ func (h *Host) rpFilter(in string) ([]int, Evidence) {
 	return modes, ev
 }
 
+// StrictSourceCheck tells whether rp_filter is 1 on an interface: what comes in there from a source must be on the
+// way back to it. The larger of the interface's own value and that of "all" is in force.
+func (h *Host) StrictSourceCheck(in string) (Known, Evidence) {
+	modes, ev := h.rpFilter(in)
+	if len(modes) > 1 {
+		return Unknown, ev
+	}
+	return is(modes[0] == rpStrict), ev
+}
+
 // validateSource is fib_validate_source for one mode, for every interface that the packet may leave by.
 func (h *Host) validateSource(mode int, in string, src, dst netip.Addr, mark uint32) Finding {
 	fwd := h.Route(Query{Src: src, Dst: dst, Mark: mark, In: in, InKnown: true})

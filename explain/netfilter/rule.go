@@ -100,6 +100,8 @@ type Chain struct {
 	// Policy is ACCEPT or DROP for a built-in chain, empty for a user-defined one and for a built-in
 	// chain whose policy the capture does not show.
 	Policy string
+	// PolicyPackets is how many packets the policy has decided about, 0 where the capture does not count.
+	PolicyPackets uint64
 	// Declared is true when the capture declares the chain (":NAME" or "-N NAME" or "Chain NAME"); a
 	// chain that is only appended to comes from a partial capture.
 	Declared bool

@@ -152,14 +152,18 @@ func (r *saveReader) declare(line string, n int) {
 		r.problem(n, line, "not a chain declaration")
 		return
 	}
-	policy, _, _ := strings.Cut(rest, " ")
+	policy, counters, _ := strings.Cut(rest, " ")
 	if policy == "-" {
 		policy = ""
 	}
-	r.chain(name, policy, n)
+	c := r.chain(name, policy, n)
+	if packets, _, ok := strings.Cut(strings.TrimPrefix(counters, "["), ":"); ok && policy != "" {
+		// A count that is no number says nothing.
+		c.PolicyPackets, _ = strconv.ParseUint(packets, 10, 64)
+	}
 }
 
-func (r *saveReader) chain(name, policy string, n int) {
+func (r *saveReader) chain(name, policy string, n int) *Chain {
 	c := r.addChain(name)
 	if !c.Declared {
 		c.Declared, c.Line = true, n
@@ -167,6 +171,7 @@ func (r *saveReader) chain(name, policy string, n int) {
 	if policy != "" {
 		c.Policy = policy
 	}
+	return c
 }
 
 // rule reads "-A CHAIN …".

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	discoveryv1beta1 "k8s.io/api/discovery/v1beta1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -65,6 +66,12 @@ func (d *decoder) object(raw []byte, line int, meta metav1.TypeMeta) {
 		decodeInto(d, raw, line, meta, &d.set.Namespaces, false, func(o *corev1.Namespace, e Evidence) Namespace { return Namespace{o, e} })
 	case "v1 ConfigMap":
 		decodeInto(d, raw, line, meta, &d.set.ConfigMaps, true, func(o *corev1.ConfigMap, e Evidence) ConfigMap { return ConfigMap{o, e} })
+	case "rbac.authorization.k8s.io/v1 ClusterRole":
+		decodeInto(d, raw, line, meta, &d.set.ClusterRoles, false, func(o *rbacv1.ClusterRole, e Evidence) ClusterRole { return ClusterRole{o, e} })
+	case "rbac.authorization.k8s.io/v1 ClusterRoleBinding":
+		decodeInto(d, raw, line, meta, &d.set.RoleBindings, false, func(o *rbacv1.ClusterRoleBinding, e Evidence) ClusterRoleBinding {
+			return ClusterRoleBinding{o, e}
+		})
 	case "discovery.k8s.io/v1 EndpointSlice":
 		decodeInto(d, raw, line, meta, &d.set.EndpointSlices, true, func(o *discoveryv1.EndpointSlice, e Evidence) EndpointSlice { return EndpointSlice{o, e} })
 	case "discovery.k8s.io/v1beta1 EndpointSlice":

@@ -48,6 +48,10 @@ func equalObjects(a, b metav1.Object) bool {
 		return reflect.DeepEqual(a.Namespace, b.(Namespace).Namespace)
 	case ConfigMap:
 		return reflect.DeepEqual(a.ConfigMap, b.(ConfigMap).ConfigMap)
+	case ClusterRole:
+		return reflect.DeepEqual(a.ClusterRole, b.(ClusterRole).ClusterRole)
+	case ClusterRoleBinding:
+		return reflect.DeepEqual(a.ClusterRoleBinding, b.(ClusterRoleBinding).ClusterRoleBinding)
 	}
 	return false
 }

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -59,6 +60,16 @@ type (
 		*corev1.ConfigMap
 		Evidence
 	}
+	// ClusterRole is a ClusterRole of rbac.authorization.k8s.io/v1.
+	ClusterRole struct {
+		*rbacv1.ClusterRole
+		Evidence
+	}
+	// ClusterRoleBinding is a ClusterRoleBinding of rbac.authorization.k8s.io/v1.
+	ClusterRoleBinding struct {
+		*rbacv1.ClusterRoleBinding
+		Evidence
+	}
 )
 
 // Ignored counts objects of a kind that is passed over.
@@ -77,6 +88,8 @@ type Set struct {
 	Pods           []Pod
 	Namespaces     []Namespace
 	ConfigMaps     []ConfigMap
+	ClusterRoles   []ClusterRole
+	RoleBindings   []ClusterRoleBinding
 	Ignored        []Ignored
 
 	places  map[objectKey]int // where an object stands in the slice of its kind
@@ -99,6 +112,8 @@ func (s *Set) Sort() {
 	sortByName(s.Pods, func(o Pod) nameKey { return nameKey{o.Namespace, o.Name} })
 	sortByName(s.Namespaces, func(o Namespace) nameKey { return nameKey{"", o.Name} })
 	sortByName(s.ConfigMaps, func(o ConfigMap) nameKey { return nameKey{o.Namespace, o.Name} })
+	sortByName(s.ClusterRoles, func(o ClusterRole) nameKey { return nameKey{"", o.Name} })
+	sortByName(s.RoleBindings, func(o ClusterRoleBinding) nameKey { return nameKey{"", o.Name} })
 	slices.SortFunc(s.Ignored, func(a, b Ignored) int {
 		return cmp.Or(cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Kind, b.Kind))
 	})
@@ -121,6 +136,8 @@ func (s *Set) index() {
 	place(s, "Pod", s.Pods, func(o Pod) nameKey { return nameKey{o.Namespace, o.Name} })
 	place(s, "Namespace", s.Namespaces, func(o Namespace) nameKey { return nameKey{"", o.Name} })
 	place(s, "ConfigMap", s.ConfigMaps, func(o ConfigMap) nameKey { return nameKey{o.Namespace, o.Name} })
+	place(s, "ClusterRole", s.ClusterRoles, func(o ClusterRole) nameKey { return nameKey{"", o.Name} })
+	place(s, "ClusterRoleBinding", s.RoleBindings, func(o ClusterRoleBinding) nameKey { return nameKey{"", o.Name} })
 
 	s.ignored = map[metav1.TypeMeta]int{}
 	for i, g := range s.Ignored {
@@ -184,6 +201,15 @@ func (s *Set) ConfigMap(namespace, name string) (ConfigMap, bool) {
 		return ConfigMap{}, false
 	}
 	return s.ConfigMaps[i], true
+}
+
+// ClusterRole returns the ClusterRole of this name.
+func (s *Set) ClusterRole(name string) (ClusterRole, bool) {
+	i, ok := s.places[objectKey{"ClusterRole", "", name}]
+	if !ok {
+		return ClusterRole{}, false
+	}
+	return s.ClusterRoles[i], true
 }
 
 // SlicesOf returns the EndpointSlices that belong to a Service by their label kubernetes.io/service-name,

@@ -199,6 +199,11 @@ func (l *ledger) claimConfig(d document, r rank) {
 			claim("masqueradeMark"+suffix, "masqueradeMark", markText(1<<uint(bit)), section, "masqueradeBit")
 		}
 	}
+	for _, section := range [...]string{modeIPTables, modeIPVS, modeNFTables} {
+		if period := d.text(section, "syncPeriod"); period != "" {
+			claim("syncPeriod/"+section, "syncPeriod", period, section, "syncPeriod")
+		}
+	}
 	if on, ok := d.get(modeIPTables, "localhostNodePorts").(bool); ok {
 		claim("localhostNodePorts", "localhostNodePorts", strconv.FormatBool(on), modeIPTables, "localhostNodePorts")
 	}

@@ -15,7 +15,7 @@ func derived(t *testing.T, in Evidence, want Proxy) Proxy {
 	t.Helper()
 	p := Derive(in)
 	got := p
-	got.Facts, got.Events = nil, nil
+	got.Facts, got.Events, got.SyncPeriod, got.Presence, got.PresenceEvidence = nil, nil, 0, "", nil
 	if diff := cmp.Diff(want, got, cmp.Comparer(samePrefixes)); diff != "" {
 		t.Error(diff)
 	}

@@ -1,10 +1,13 @@
 package traits
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/svcnet/svcnet/explain/netfilter"
 )
@@ -19,11 +22,13 @@ func Derive(in Evidence) Proxy {
 	d := deriver{in: in, ledger: &ledger{}}
 	d.proxy.MasqueradeMark = 1 << 14
 	d.proxy.LocalhostNodePorts = true
+	d.proxy.SyncPeriod = 30 * time.Second
 	d.read()
 	d.settleMode()
 	d.settleVersion()
 	d.settleSettings()
 	d.settleRanges()
+	d.settlePresence()
 	d.proxy.Facts = append(d.proxy.Facts, d.unreadable...)
 	return d.proxy
 }
@@ -57,9 +62,14 @@ func (d *deriver) read() {
 	}
 	for _, src := range d.in.Metrics {
 		l.readMetrics(src, &d.live)
+		d.proxy.Health.readSyncMetrics(src)
 	}
 	for _, src := range d.in.Healthz {
 		d.failed(src, readHealthz(src, &d.live))
+		d.proxy.Health.readHealth(src)
+	}
+	for _, src := range d.in.Kubeconfigs {
+		d.failed(src, l.readKubeconfig(src))
 	}
 	for _, src := range d.in.Configs {
 		d.failed(src, l.readConfig(src, configured))
@@ -73,7 +83,9 @@ func (d *deriver) read() {
 		d.failed(src, l.readConfig(src, clusterWide))
 	}
 	for _, src := range d.in.Logs {
-		d.proxy.Events = append(d.proxy.Events, l.readLog(src)...)
+		events, ends := l.readLog(src)
+		d.proxy.Events = append(d.proxy.Events, events...)
+		d.proxy.LogEnds = cmp.Or(ends, d.proxy.LogEnds)
 	}
 	for _, src := range d.in.APIServerFlags {
 		l.claimClusterFlags(setOf(readFlags(src)))
@@ -90,6 +102,7 @@ func (d *deriver) read() {
 			d.modeSigns = append(d.modeSigns, s)
 		}
 	}
+	d.readOthers()
 	d.undecided = l.readModeOfRules(d.modeSigns)
 	l.readRules(d.in.Rulesets, d.in.Nodes)
 }
@@ -251,6 +264,38 @@ func (d *deriver) settleSettings() {
 	if v, ok := d.settle("localhostNodePorts"); ok {
 		p.LocalhostNodePorts = v == "true"
 	}
+	p.Server, _ = d.settle("server")
+	// A period is no fact that anybody asks for: it only measures what the log says.
+	if facts := d.ledger.settle("syncPeriod/" + p.Mode); len(facts) > 0 {
+		if period, err := time.ParseDuration(facts[0].Value); err == nil && period > 0 {
+			p.SyncPeriod = period
+		}
+	}
+}
+
+// settlePresence says whether the proxy runs. An answer or a process is enough for yes; for no both have to be
+// missing, because some programs contain kube-proxy under their own name, and some run it without its ports.
+func (d *deriver) settlePresence() {
+	p := &d.proxy
+	add := func(value string, sources []Source) {
+		for _, src := range sources {
+			text, _, _ := strings.Cut(strings.TrimSpace(strings.ReplaceAll(src.Text, "\x00", " ")), "\n")
+			p.PresenceEvidence = append(p.PresenceEvidence, Fact{Name: "presence", Value: value, File: src.File, Line: max(src.Line, 1), Text: clip(text)})
+		}
+	}
+	answers := slices.Concat(d.in.ProxyModes, d.in.Healthz, d.in.Configz, d.in.Metrics)
+	answers = answers[:min(len(answers), 1)] // one is enough
+	if len(answers)+len(d.in.Args) > 0 {
+		p.Presence = Running
+		add("answers", answers)
+		add("process", d.in.Args)
+		return
+	}
+	if len(d.in.NoProcess) > 0 && len(d.in.NoListener) > 0 {
+		p.Presence = Gone
+	}
+	add("no process", d.in.NoProcess)
+	add("nobody listens", d.in.NoListener)
 }
 
 // settleClusterCIDRs fills the ranges that tell local pods.

@@ -1,6 +1,7 @@
 package traits
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -29,6 +30,10 @@ const (
 	PortTaken EventKind = "port-taken"
 	// NoDetector: the proxy cannot tell pods of this node from other clients.
 	NoDetector EventKind = "no-local-detector"
+	// Started: the proxy said its version, which it does once. What was before is another process's.
+	Started EventKind = "started"
+	// Listed: the API was listed whole, so that it can be reached. Subject is the type as in WatchFailed.
+	Listed EventKind = "listed"
 )
 
 // Event is one thing that the log reports.
@@ -42,6 +47,32 @@ type Event struct {
 	Text    string
 	Subject string
 	Elapsed time.Duration
+	// Reason is what a failure gives as its reason: the words of iptables-restore or nft, of the network, of the API
+	// server. Empty where the line has none.
+	Reason string
+	// Server is the address of the API server, "https://192.0.2.1:6443", in a WatchFailed that never got an answer
+	// from it: the connection failed. It is empty where the API server answered with an error.
+	Server string
+	// Services and Endpoints are how many of each a sync was about, 0 where the log does not say.
+	Services, Endpoints int
+}
+
+// When is the time of an event, which lacks its year: that of the last such day before at, or up to a day after,
+// because a log may be in another zone. It is false for an event without a time.
+func (e Event) When(at time.Time) (time.Time, bool) { return klogTime(e.Time, at) }
+
+// klogTime reads a klog time.
+func klogTime(s string, at time.Time) (time.Time, bool) {
+	for _, year := range [...]int{at.Year(), at.Year() - 1, at.Year() + 1} {
+		t, err := time.Parse("2006 0102 15:04:05.999999999", fmt.Sprintf("%04d %s", max(year, 1), s))
+		if err != nil {
+			continue
+		}
+		if d := t.Sub(at); d < 24*time.Hour && d > -364*24*time.Hour {
+			return t, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // eventPattern recognises an event: the message contains text, and one of also where that is not nil.
@@ -69,6 +100,7 @@ var eventPatterns = []eventPattern{
 	{"Syncing nftables rules", nil, SyncStarted},
 	{"Syncing ipvs proxier rules", nil, SyncStarted},
 	{"Syncing ipvs Proxier rules", nil, SyncStarted},
+	{"Caches populated", nil, Listed},
 	{"can't open ", []string{"nodePort"}, PortTaken},
 	{"can't open port, skipping", nil, PortTaken},
 	{"clusterCIDR not specified", nil, NoDetector},
@@ -83,7 +115,7 @@ func eventOf(e entry) (Event, bool) {
 		}
 		ev := Event{Kind: p.kind, Time: e.time}
 		switch p.kind {
-		case SyncStarted:
+		case SyncStarted, SyncFailed:
 			ev.Subject = e.value("ipFamily")
 		case SyncDone:
 			ev.Subject = e.value("ipFamily")
@@ -93,6 +125,9 @@ func eventOf(e entry) (Event, bool) {
 			}
 			ev.Elapsed, _ = time.ParseDuration(elapsed) // 0 where the line does not say
 		case WatchFailed, WatchDenied:
+			ev.Subject = watched(e.all)
+			ev.Server, ev.Reason = refusedBy(e)
+		case Listed:
 			ev.Subject = watched(e.all)
 		case NodeNotFound:
 			ev.Subject = quotedAfter(e.all, "nodes ")

@@ -19,6 +19,11 @@ type Evidence struct {
 	Args []Source
 	// ConfigMaps are key config.conf of ConfigMap kube-system/kube-proxy, or the whole ConfigMap.
 	ConfigMaps []Source
+	// Kubeconfigs are the credentials that the proxy uses; only the server's address is read.
+	Kubeconfigs []Source
+	// NoProcess are sources that looked for a process of the proxy, all processes of the node being to be seen, and
+	// found none; NoListener those that found nobody on a port where the proxy answers. Text is the reason given.
+	NoProcess, NoListener []Source
 	// Logs are kube-proxy's, or those of a program that runs it inside itself.
 	Logs []Source
 	// APIServerFlags hold --service-cluster-ip-range, e.g. a static pod manifest.
@@ -29,6 +34,8 @@ type Evidence struct {
 	CNILogs []Source
 	// NFT are `nft list ruleset` captures, text or JSON.
 	NFT []Source
+	// Cilium are outputs of `cilium` and its ConfigMap, CalicoBPF dumps of Calico's service maps.
+	Cilium, CalicoBPF []Source
 	// Rulesets are the iptables captures of both families and backends.
 	Rulesets []*netfilter.Ruleset
 	// Nodes are the Node objects of the cluster.

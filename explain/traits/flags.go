@@ -125,6 +125,11 @@ func (l *ledger) claimFlags(set flagSet, r rank, complete bool) {
 	if f, ok := set["iptables-localhost-nodeports"]; ok {
 		l.claimBool(f, "localhostNodePorts", r)
 	}
+	for _, mode := range [...]string{modeIPTables, modeIPVS} {
+		if f, ok := set[mode+"-sync-period"]; ok {
+			l.claimFlag(f, "syncPeriod/"+mode, r, f.value)
+		}
+	}
 	if f, ok := set["nodeport-addresses"]; ok {
 		l.claimNodePortAddresses(strings.Split(strings.Trim(f.value, "[]"), ","), r, f.at)
 	}

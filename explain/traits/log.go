@@ -17,18 +17,38 @@ type logReader struct {
 	// open is true while lines without header still belong to the last event.
 	open  bool
 	lines int
+	// sizes are how many Services and endpoints the running sync of each family is about.
+	sizes map[string][2]int
+	// ends is the time of the last line that has one.
+	ends string
 }
 
 // readLog claims what a log says of the proxy, and returns the events in it. A log may hold several starts;
 // the last one counts.
-func (l *ledger) readLog(src Source) []Event {
-	r := &logReader{ledger: l, file: src.File, flags: flagSet{}}
+//
+// ends is the time of its last line, as klog writes it; empty where no line has one.
+func (l *ledger) readLog(src Source) (events []Event, ends string) {
+	r := &logReader{ledger: l, file: src.File, flags: flagSet{}, sizes: map[string][2]int{}}
 	src.lines(func(n int, line string) bool {
 		r.read(n, line)
 		return true
 	})
 	l.claimFlags(r.flags, loggedFlags, true)
-	return r.events
+	for i := range r.events {
+		if ev := &r.events[i]; ev.Kind == SyncFailed {
+			ev.complete()
+		}
+	}
+	return r.events, r.ends
+}
+
+// complete says what all lines of a failed sync tell together.
+func (ev *Event) complete() {
+	family, reason := toolOf(ev.Text)
+	ev.Reason = clip(reason)
+	if ev.Subject == "" {
+		ev.Subject = family
+	}
 }
 
 func (r *logReader) read(n int, line string) {
@@ -38,12 +58,26 @@ func (r *logReader) read(n int, line string) {
 		return
 	}
 	r.open = false
+	if e.time != "" {
+		r.ends = e.time
+	}
 	at := Fact{File: r.file, Line: n, Text: line}
 	if r.readSettings(e, at) {
+		if _, ok := versionOfLog(e); ok {
+			r.events = append(r.events, Event{Kind: Started, File: r.file, Line: n, Time: e.time, Text: line})
+		}
+		return
+	}
+	if strings.HasPrefix(e.msg, "Reloading service ") {
+		r.readSize(e)
 		return
 	}
 	if ev, ok := eventOf(e); ok {
 		ev.File, ev.Line, ev.Text = r.file, n, line
+		if size, ok := r.sizes[ev.Subject]; ok && ev.Kind == SyncDone {
+			ev.Services, ev.Endpoints = size[0], size[1]
+			delete(r.sizes, ev.Subject)
+		}
 		r.events = append(r.events, ev)
 		r.open, r.lines = true, 1
 		switch {
@@ -51,6 +85,26 @@ func (r *logReader) read(n int, line string) {
 			r.claim(at, "localMode", noDetector, logged)
 		case ev.Kind == NodeNotFound && ev.Subject != "":
 			r.claim(at, "nodeName", ev.Subject, logged)
+		}
+	}
+}
+
+// readSize reads `"Reloading service nftables data" ipFamily="IPv4" numServices=5006 numEndpoints=250011`, which is
+// about the sync that has begun.
+func (r *logReader) readSize(e entry) {
+	services, err := strconv.ParseUint(e.value("numServices"), 10, 31)
+	endpoints, err2 := strconv.ParseUint(e.value("numEndpoints"), 10, 31)
+	if err != nil || err2 != nil {
+		return
+	}
+	family := e.value("ipFamily")
+	r.sizes[family] = [2]int{int(services), int(endpoints)}
+	for i := len(r.events) - 1; i >= 0; i-- {
+		if ev := &r.events[i]; ev.Subject == family && (ev.Kind == SyncStarted || ev.Kind == SyncDone) {
+			if ev.Kind == SyncStarted {
+				ev.Services, ev.Endpoints = int(services), int(endpoints)
+			}
+			return
 		}
 	}
 }

@@ -92,7 +92,7 @@ I0105 08:00:10.0 1 flags.go:64] FLAG: --proxy-mode=""
 		NodePortAddresses: prefixes([]string{"192.168.10.0/24", "2001:db8::/64"}),
 		PodCIDRs:          prefixes([]string{"10.244.0.0/16", "fd00:10:244::/56"}),
 	}
-	p.Facts = nil
+	p.Facts, p.SyncPeriod, p.LogEnds = nil, 0, ""
 	if diff := cmp.Diff(want, p, cmp.Comparer(samePrefixes)); diff != "" {
 		t.Error(diff)
 	}
@@ -118,7 +118,7 @@ func TestEvents(t *testing.T) {
 	}{
 		{"cases/01/kube-proxy.log", []short{
 			{SyncStarted, 1, "0105 09:40:12.114203", "", 0, 1},
-			{SyncFailed, 2, "0105 09:40:12.597686", "", 0, 5},
+			{SyncFailed, 2, "0105 09:40:12.597686", "IPv4", 0, 5},
 			{SyncRetried, 7, "0105 09:40:12.597731", "", 0, 1},
 			{SyncDone, 9, "0105 09:40:42.640120", "", 41100 * time.Microsecond, 1},
 		}},
@@ -132,7 +132,7 @@ func TestEvents(t *testing.T) {
 		}},
 		{"cases/14/kube-proxy.log", nil},
 		{"cases/18/kube-proxy.log", []short{
-			{SyncFailed, 1, "0105 09:58:04.295733", "", 0, 5},
+			{SyncFailed, 1, "0105 09:58:04.295733", "IPv4", 0, 5},
 			{SyncRetried, 6, "0105 09:58:04.295801", "", 0, 1},
 		}},
 		{"cases/28/kube-proxy.log", []short{{NoDetector, 1, "0105 08:00:11.067870", "", 0, 1}}},
@@ -142,7 +142,7 @@ func TestEvents(t *testing.T) {
 			{SyncDone, 2, "0105 09:46:26.462441", "IPv4", 13*time.Minute + 15342106620*time.Nanosecond, 1},
 			{SyncStarted, 3, "0105 09:46:26.900112", "IPv4", 0, 1},
 		}},
-		{"cases/65/kube-proxy.log", []short{{SyncFailed, 1, "0105 09:42:12.851974", "", 0, 4}}},
+		{"cases/65/kube-proxy.log", []short{{SyncFailed, 1, "0105 09:42:12.851974", "IPv6", 0, 4}}},
 	} {
 		var got []short
 		for _, e := range Derive(Evidence{Logs: []Source{capture(t, tt.file)}}).Events {

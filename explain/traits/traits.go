@@ -5,7 +5,10 @@
 // The package is pure. Differences between kube-proxy versions are data in version.go.
 package traits
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // Proxy is what is known of the service proxy. Zero values are not known unless stated.
 type Proxy struct {
@@ -47,6 +50,24 @@ type Proxy struct {
 	// ServiceCIDRs and PodCIDRs are the cluster's ranges, the first of each family, IPv4 before IPv6; empty when
 	// not known. PodCIDRs is the range of the whole cluster, not that of the node.
 	ServiceCIDRs, PodCIDRs []netip.Prefix
+
+	// SyncPeriod is the time after which a sync is due again, 30 s unless set otherwise.
+	SyncPeriod time.Duration
+	// Server is the address of the API server that the proxy is told to use; empty when not known.
+	Server string
+
+	// Presence is "running" when the proxy answered or its process was seen, "gone" when neither a process nor anybody
+	// on its ports was found, and empty when that is not known.
+	Presence string
+	// PresenceEvidence is what Presence rests on, and what was found of only one of the two.
+	PresenceEvidence []Fact
+	// Health is what its HTTP ports say.
+	Health Health
+
+	// LogEnds is the time of the last line of the log, as Event.Time.
+	LogEnds string
+	// Others are other programs that serve Services on the node, by what they say of themselves: Name is the program.
+	Others []Fact
 
 	// Events are what the log says of failures and syncs, in the order of the log.
 	Events []Event
@@ -90,5 +111,22 @@ func (p *Proxy) VersionText() string {
 	}
 }
 
+// The words of Proxy.Presence.
+const (
+	Running = "running"
+	Gone    = "gone"
+)
+
 // Version is a kube-proxy version; the zero Version is unknown. Patch is -1 when not known.
 type Version struct{ Major, Minor, Patch int }
+
+// Within says whether the proxy is surely of a release between two minor ones of Kubernetes 1.x, both included; 0 is no
+// bound. A range of versions is when all of it is, a version that is not known only when there is no bound.
+func (p *Proxy) Within(oldest, newest int) bool {
+	low, high := p.Version, p.Version
+	if p.VersionFromRules {
+		high = p.Newest
+	}
+	return (oldest == 0 || low != Version{} && low.AtLeast(1, oldest)) &&
+		(newest == 0 || high != Version{} && !high.AtLeast(1, newest+1))
+}
