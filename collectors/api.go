@@ -72,7 +72,7 @@ func readAPI(ctx context.Context, a *API, nodeOf func(nodes []byte) string) []sn
 		nodes []byte
 	)
 	for i, k := range kinds {
-		selector := ""
+		only := selection{}
 		if k.ofNode {
 			name := nodeOf(nodes)
 			if name == "" {
@@ -80,9 +80,9 @@ func readAPI(ctx context.Context, a *API, nodeOf func(nodes []byte) string) []sn
 					errors.New("read pods: which Node this machine is, is not known (say it with --node NAME)")))
 				continue
 			}
-			selector = "spec.nodeName=" + name
+			only.fields = "spec.nodeName=" + name
 		}
-		data, err := c.list(ctx, k, selector)
+		data, err := c.list(ctx, k, only)
 		switch {
 		case err == nil:
 			out = append(out, evidence(k.file, snapshot.Objects, data))
@@ -102,7 +102,7 @@ func readAPI(ctx context.Context, a *API, nodeOf func(nodes []byte) string) []sn
 			out = append(out, a.missed(k.file, k.resource, err))
 		}
 	}
-	return out
+	return append(out, a.readServicePods(ctx, c, out)...)
 }
 
 // client is a connection to one API server.
@@ -128,23 +128,29 @@ func (a *API) client() (*client, error) {
 
 // list reads every page of a kind into one list, an object a line, so that evidence can name a line. Pages are
 // of one moment: the server serves them from one revision, and where that is gone the list is read again.
-func (c *client) list(ctx context.Context, k kind, fieldSelector string) ([]byte, error) {
-	data, err := c.pages(ctx, k, fieldSelector, pageSize)
+func (c *client) list(ctx context.Context, k kind, only selection) ([]byte, error) {
+	data, err := c.pages(ctx, k, only, pageSize)
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return c.pages(ctx, k, fieldSelector, 0)
+		return c.pages(ctx, k, only, 0)
 	}
 	return data, err
 }
 
-func (c *client) pages(ctx context.Context, k kind, fieldSelector string, limit int) ([]byte, error) {
+// selection limits a list to objects with these fields and labels; empty: all.
+type selection struct{ fields, labels string }
+
+func (c *client) pages(ctx context.Context, k kind, only selection, limit int) ([]byte, error) {
 	var items []json.RawMessage
 	for next := ""; ; {
 		r := c.rest.Get().AbsPath(k.path).SetHeader("Accept", "application/json")
 		if limit > 0 {
 			r = r.Param("limit", fmt.Sprint(limit))
 		}
-		if fieldSelector != "" {
-			r = r.Param("fieldSelector", fieldSelector)
+		if only.fields != "" {
+			r = r.Param("fieldSelector", only.fields)
+		}
+		if only.labels != "" {
+			r = r.Param("labelSelector", only.labels)
 		}
 		if next != "" {
 			r = r.Param("continue", next)

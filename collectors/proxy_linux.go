@@ -92,6 +92,16 @@ func findProxy() (*proxy, error) {
 	return nil, hidden
 }
 
+// firstPIDNamespace is the number that the kernel gives the namespace of processes that it boots with (PROC_PID_INIT_INO).
+const firstPIDNamespace = "pid:[4026531836]"
+
+// seesAllProcesses tells whether /proc shows every process of the machine, so that one that is not there does not run:
+// it is that of the first namespace, and root's eyes pass over a hidepid.
+func seesAllProcesses() bool {
+	ns, err := os.Readlink("/proc/self/ns/pid")
+	return err == nil && ns == firstPIDNamespace && os.Geteuid() == 0
+}
+
 // processes are the numbers of all processes, in order.
 func processes() []int {
 	entries, err := os.ReadDir("/proc")
@@ -219,6 +229,10 @@ func (p *proxy) kubeconfig() string {
 func (p *proxy) evidence(unseen error) []snapshot.Evidence {
 	if p == nil && unseen != nil {
 		return []snapshot.Evidence{couldNot(proxyArgsFile, snapshot.ProxyArgs, "kube-proxy's arguments", unseen)}
+	}
+	if p == nil && seesAllProcesses() {
+		return []snapshot.Evidence{absent(proxyArgsFile, snapshot.ProxyArgs,
+			"no kube-proxy, and no program that is known to contain one, among all processes of the machine")}
 	}
 	if p == nil {
 		return []snapshot.Evidence{missed(proxyArgsFile, snapshot.ProxyArgs, snapshot.NotCollected,

@@ -13,6 +13,7 @@ var nodeSources = []source{
 	{"bridge", readBridge},
 	{"sysctl", readSysctls},
 	{"conntrack", readConntrack},
+	{"conntrack-stats", readFlowStats},
 	{"recent", readRecent},
 	{"socket", readSockets},
 	{"uname", readUname},

@@ -15,13 +15,15 @@ import (
 )
 
 // readSysctls reads those sysctls that decide about packets of Services, in the text of `sysctl -a`. Files of
-// /proc/sys/net show the thread's network namespace.
+// /proc/sys/net show the thread's network namespace. A first line says of which directories every sysctl is there: one
+// that such a directory lacks does not exist, as net.bridge has none where br_netfilter is not loaded.
 func readSysctls(ctx context.Context, p *place) []snapshot.Evidence {
 	file := p.dir + "sysctl.txt"
 	var (
 		out    []string
 		denied error
 		buf    = make([]byte, 4<<10)
+		whole  = slices.DeleteFunc(slices.Clone(sysctlDirs), func(dir string) bool { return !sysctlListable(sysctlRoot + dir) })
 	)
 	for _, name := range sysctlFiles(sysctlRoot) {
 		if ctx.Err() != nil {
@@ -33,6 +35,9 @@ func readSysctls(ctx context.Context, p *place) []snapshot.Evidence {
 			out = append(out, sysctlLines(sysctlName(name), value)...)
 		case errors.Is(err, fs.ErrPermission):
 			denied = err
+			fallthrough
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EISDIR):
+			whole = slices.DeleteFunc(whole, func(dir string) bool { return strings.HasPrefix(name, dir) })
 		}
 	}
 	if len(out) == 0 {
@@ -43,6 +48,13 @@ func readSysctls(ctx context.Context, p *place) []snapshot.Evidence {
 	}
 	slices.Sort(out)
 	var b bytes.Buffer
+	if len(whole) > 0 {
+		b.WriteString("# all of")
+		for _, dir := range whole {
+			b.WriteString(" " + sysctlName(strings.TrimSuffix(dir, "/")))
+		}
+		b.WriteByte('\n')
+	}
 	for _, line := range out {
 		b.WriteString(line + "\n")
 	}
@@ -74,11 +86,14 @@ func readSysctl(file string, buf []byte) (string, error) {
 
 const sysctlRoot = "/proc/sys/"
 
+// sysctlDirs are the directories of which every file is read.
+var sysctlDirs = []string{"net/bridge/", "net/ipv4/vs/", "net/netfilter/"}
+
 // sysctlFiles are the files to read, below root. Those that hold secrets (net.ipv4.tcp_fastopen_key,
 // net.ipv6.conf.*.stable_secret) are none of them, nor those that do something when they are touched.
 func sysctlFiles(root string) []string {
 	files := slices.Clone(sysctlSingle())
-	for _, dir := range []string{"net/netfilter/", "net/bridge/", "net/ipv4/vs/"} {
+	for _, dir := range sysctlDirs {
 		for _, name := range entriesOf(root + dir) {
 			files = append(files, dir+name)
 		}
@@ -178,6 +193,15 @@ func entriesOf(dir string) []string {
 	// What was read until an error is what there is to see.
 	names, _ := d.Readdirnames(-1)
 	return names
+}
+
+// sysctlListable tells whether a directory shows what it holds; one that is not there holds nothing.
+func sysctlListable(dir string) bool {
+	d, err := os.Open(dir)
+	if err == nil {
+		d.Close()
+	}
+	return err == nil || errors.Is(err, fs.ErrNotExist)
 }
 
 // sysctlName is the name of a file below /proc/sys as sysctl prints it: a dot for a slash, and in the names of

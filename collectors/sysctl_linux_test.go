@@ -42,6 +42,19 @@ func TestReadSysctls(t *testing.T) {
 				t.Errorf("%s is %q, want %q", name, ours[name], value)
 			}
 		}
+		captured := parsed(t, anyFamily(host.ParseSysctls), 0, string(got[0].Data), got[0].File)
+		for name := range native {
+			if strings.HasPrefix(name, "net.bridge.") || strings.HasPrefix(name, "net.netfilter.") || strings.HasPrefix(name, "net.ipv4.vs.") {
+				if _, absent := captured.SysctlAbsent(name); absent {
+					t.Errorf("%s is there and taken to be absent", name)
+				}
+			}
+		}
+		for name, want := range map[string]bool{"net.bridge.no-such": true, "net.netfilter.no_such": true, "net.ipv4.no_such": false} {
+			if _, absent := captured.SysctlAbsent(name); absent != want {
+				t.Errorf("%s: absent is %t", name, absent)
+			}
+		}
 		lines := strings.Split(strings.TrimSpace(string(got[0].Data)), "\n")
 		if !slices.IsSorted(lines) {
 			t.Error("not sorted")

@@ -13,6 +13,8 @@ var (
 	flowLine     = regexp.MustCompile(`^(ipv[46]\s+\d+\s+)?(tcp|udp|udplite|sctp|dccp|icmp|icmpv6|gre|unknown)\s+\d+\s+(\d+\s+)?.*\bsrc=\S+ dst=\S+`)
 	flowCount    = regexp.MustCompile(`^conntrack v\S+ \(conntrack-tools\): \d+ flow entries have been shown`)
 	flowStats    = regexp.MustCompile(`^cpu=\d+\s+(found|searched|entries)=\d+ `)
+	flowColumns  = regexp.MustCompile(`^entries\s+(searched|clashres)\s+found\s+new\s+invalid\s`)
+	flowRow      = regexp.MustCompile(`^[0-9a-f]{8}(\s+[0-9a-f]{8}){14,20}\s*$`)
 	socketHeader = regexp.MustCompile(`^(Netid\s+)?State\s+Recv-Q\s+Send-Q\s+Local Address:Port`)
 	socketLine   = regexp.MustCompile(`^((tcp|udp|raw|icmp6|sctp|mptcp|v_str|u_str|u_dgr|nl|p_raw|p_dgr)\s+)?(LISTEN|UNCONN|ESTAB|SYN-SENT|SYN-RECV|FIN-WAIT-[12]|TIME-WAIT|CLOSE-WAIT|LAST-ACK|CLOSING|CLOSED)\s+\d+\s+\d+\s+\S+`)
 	recentLine   = regexp.MustCompile(`^src=\S+ ttl: \d+ last_seen: \d+ oldest_pkt: \d+`)
@@ -37,7 +39,9 @@ var kernelTells = []tell{
 		return strings.ContainsAny(l, "=:") && (sysctlLine.MatchString(l) || sysctlPath.MatchString(l) || sysctlColon.MatchString(l)) ||
 			strings.HasPrefix(l, "sysctl: ")
 	}},
-	{ConntrackStats, func(l string) bool { return flowStats.MatchString(l) }},
+	{ConntrackStats, func(l string) bool {
+		return flowStats.MatchString(l) || flowColumns.MatchString(l) || flowRow.MatchString(l)
+	}},
 	{Conntrack, func(l string) bool {
 		return strings.Contains(l, "src=") && flowLine.MatchString(l) || flowCount.MatchString(l)
 	}},

@@ -27,3 +27,32 @@ func PodOf(file string) string {
 	}
 	return parts[0] + "/" + parts[1]
 }
+
+// servicePodsDir is the folder that holds, for Services without a ready endpoint, the pods that their selectors match:
+// service-pods/NAMESPACE/NAME.json. A list without pods says that there are none.
+const servicePodsDir = "service-pods/"
+
+// ServicePodsFile is the file with the pods that a Service selects.
+func ServicePodsFile(namespace, name string) string {
+	return servicePodsDir + namespace + "/" + name + ".json"
+}
+
+// ServicePodsOf is the Service whose selected pods a file holds; empty for any other file. The folder may lie in
+// another, or in an archive.
+func ServicePodsOf(file string) (namespace, name string) {
+	if i := strings.LastIndexByte(file, ':'); i >= 0 {
+		file = file[i+1:]
+	}
+	rest, ok := strings.CutPrefix(file, servicePodsDir)
+	if !ok {
+		if _, rest, ok = strings.Cut(file, "/"+servicePodsDir); !ok {
+			return "", ""
+		}
+	}
+	namespace, name, _ = strings.Cut(rest, "/")
+	name, ok = strings.CutSuffix(name, ".json")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", ""
+	}
+	return namespace, name
+}

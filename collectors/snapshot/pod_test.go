@@ -18,3 +18,24 @@ func TestPodOf(t *testing.T) {
 		}
 	}
 }
+
+func TestServicePodsOf(t *testing.T) {
+	for file, want := range map[string][2]string{
+		"service-pods/store/web.json":                   {"store", "web"},
+		"node-1/service-pods/store/web.json":            {"store", "web"},
+		"b.tar.gz:evidence/service-pods/pods/pods.json": {"pods", "pods"},
+		ServicePodsFile("store", "web"):                 {"store", "web"},
+		"service-pods":                                  {},
+		"service-pods/store.json":                       {},
+		"service-pods/store/web/x.json":                 {},
+		"service-pods/store/.json":                      {},
+		"pods.json":                                     {},
+	} {
+		if ns, name := ServicePodsOf(file); ns != want[0] || name != want[1] {
+			t.Errorf("ServicePodsOf(%q) = %q, %q, want %q", file, ns, name, want)
+		}
+		if pod := PodOf(file); pod != "" {
+			t.Errorf("%q is taken for the namespace of pod %s", file, pod)
+		}
+	}
+}

@@ -115,6 +115,8 @@ func TestRecognise(t *testing.T) {
 		{"x", "net.ipv4.ip_forward = 1\nsysctl: permission denied on key 'net.ipv4.route.flush'\n", "sysctl\t0\t-"},
 		{"99-kubernetes.conf", "# as kubeadm says\nnet.ipv4.ip_forward = 1\n", "! a sysctl configuration file"},
 		{"x", "/proc/sys/net/ipv4/ip_forward:1\n", "sysctl\t0\t-"},
+		{"x", "# all of net.bridge net.netfilter\nnet.ipv4.ip_forward = 1\n", "sysctl\t0\t-"},
+		{"x", "entries  clashres found new invalid ignore delete chainlength insert insert_failed drop early_drop icmp_error  expect_new expect_create expect_delete search_restart\n0000032c  00000002 0000000c 00000000 00001056 00000004 00000000 00000000 00000000 00000003 00000003 00000000 00000000  00000000 00000000 00000000 0000005b\n", "conntrack -S\t0\t-"},
 		{"x", "ipv4     2 tcp      6 86390 ESTABLISHED src=10.0.0.1 dst=10.0.0.2 sport=1 dport=2 src=10.0.0.2 dst=10.0.0.1 sport=2 dport=1 [ASSURED] mark=0 zone=0 use=2\n", "conntrack -L\t0\t-"},
 		{"x", "conntrack v1.4.7 (conntrack-tools): 0 flow entries have been shown.\n", "conntrack -L\t0\t-"},
 		{"x", "State  Recv-Q Send-Q Local Address:Port  Peer Address:PortProcess\nLISTEN 0      4096         0.0.0.0:32445      0.0.0.0:*\n", "ss\t0\t-"},
@@ -241,7 +243,7 @@ func TestNames(t *testing.T) {
 	for name, want := range map[string]Format{
 		"iptables-save.txt": IPTablesSave, "ip6tables-nft-save.txt": IPTablesSave, "b.tgz:n1/iptables_-t_nat_-L.txt": IPTablesList,
 		"iptables-S.txt": IPTablesRules, "ipvsadm-Sn.txt": IPVSSave, "ipvsadm-Ln.txt": IPVSList, "ipvsadm-Lnc.txt": IPVSConns,
-		"conntrack-S.txt": ConntrackStats, "conntrack.txt": Conntrack, "ip-addr.txt": IPAddr, "ip_-6_route.txt": IPRoute,
+		"conntrack-S.txt": ConntrackStats, "conntrack-stats.txt": ConntrackStats, "conntrack.txt": Conntrack, "ip-addr.txt": IPAddr, "ip_-6_route.txt": IPRoute,
 		"nft.json": NFTJSON, "nft.txt": NFTText, "objects.yaml": Objects, "kube-proxy.log": ProxyLog, "kube-proxy-config.yaml": ProxyConfig,
 		"kube-proxy-kubeconfig.yaml": Kubeconfig, "configz.json": ProxyConfigz, "proxyMode.txt": ProxyMode, "ss.txt": SocketList, "tool-versions.txt": ToolVersions,
 		"README.md": Unrecognised, "case.md": Unrecognised, "session.txt": Unrecognised,
