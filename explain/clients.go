@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
 )
@@ -91,6 +92,10 @@ func (m *model) client(class intent.Class, a netip.Addr, room netip.Prefix) clie
 		c.entry, c.in, c.OnNode = netfilter.FromNode, netfilter.NoIface, true
 	case intent.LocalPod, intent.Hairpin:
 		c.in = m.interfaceTowards(a)
+		if d := m.kernel.Host.Route(host.Query{Dst: a, Local: true, InKnown: true}); d.Via.IsValid() {
+			// An address behind a gateway stands for pods of this node, and is none: theirs have devices of their own.
+			c.in = netfilter.Iface{Cluster: true}
+		}
 		if !c.in.Known && m.proxy.LocalMode == "BridgeInterface" && m.proxy.LocalInterface != "" {
 			c.in, c.inAssumed = netfilter.Iface{Name: m.proxy.LocalInterface, Known: true}, true
 		}
@@ -185,12 +190,8 @@ func (m *model) isLocalPod(a netip.Addr) bool {
 	if m.node == "" {
 		return false
 	}
-	for _, n := range m.objects.Nodes {
-		if n.Name == m.node {
-			return slices.ContainsFunc(podCIDRs(n.Node, familyOf(a)), func(p netip.Prefix) bool { return p.Contains(a) })
-		}
-	}
-	return false
+	n := m.nodeObject()
+	return n != nil && slices.ContainsFunc(podCIDRs(n, familyOf(a)), func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // outside is an address that belongs to nothing known of the cluster: one of the documentation ranges

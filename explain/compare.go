@@ -23,15 +23,16 @@ const (
 // compare sets the paths of a cell beside what the objects ask for: every backend gets its intended share and
 // its state, and those that should get traffic and do not are added to the first path.
 func (m *model) compare(c *cell, paths []report.Path) {
-	if c.port == nil || c.port.EndpointsUnknown || len(paths) == 0 || m.unread(familyOf(c.dst.Addr())) != "" {
+	if c.port == nil || c.port.EndpointsUnknown || len(paths) == 0 || m.unread(familyOf(c.dst.Addr())) != "" || m.contested(c.at, c.proto) {
 		return
 	}
-	want := c.port.Intend(c.at, c.Client, m.proxy)
+	want := m.asked(c, paths)
 	intended := &report.Intended{Result: report.Result(want.Result), Backends: []string{}, Because: want.Because}
 	wanted := make(map[netip.AddrPort]bool, len(want.Backends))
-	for _, i := range want.Backends {
-		ap := endpointAddr(&c.port.Endpoints[i])
-		wanted[ap] = true
+	hidden := make(map[netip.AddrPort]bool, len(want.Backends))
+	for i, at := range want.Backends {
+		ap := endpointAddr(&c.port.Endpoints[at])
+		wanted[ap], hidden[ap] = true, want.Masquerade[i]
 		intended.Backends = append(intended.Backends, ap.String())
 	}
 	share := 0.0
@@ -54,6 +55,10 @@ func (m *model) compare(c *cell, paths []report.Path) {
 			switch e := known[ap]; {
 			case wanted[ap]:
 				b.State, b.Intended = stateOK, ref(share)
+				// What is delivered on this node never passes POSTROUTING, and its answers come back anyway.
+				if want.MasqueradeUnknown == "" && want.Alternative == nil && !m.isNodeAddr(ap.Addr()) {
+					b.MasqueradeIntended = ref(hidden[ap])
+				}
 			case e == nil:
 				b.State, b.Intended = stateStale, ref(0.0)
 			case !e.Ready:
@@ -77,6 +82,54 @@ func (m *model) compare(c *cell, paths []report.Path) {
 			paths[0].Backends = append(paths[0].Backends, b)
 		}
 	}
+}
+
+// contested tells whether several Services claim one address and port: which of them it is, nobody asked for.
+func (m *model) contested(f intent.Frontend, proto uint8) bool {
+	if m.claims == nil {
+		m.claims = make(map[claim]int)
+		for _, sp := range m.plan.Ports {
+			for _, f := range sp.Frontends {
+				m.claims[claim{netip.AddrPortFrom(f.Addr, uint16(f.Port)), protocolNumber(sp.FrontendProtocol(f))}]++
+			}
+		}
+	}
+	return m.claims[claim{netip.AddrPortFrom(f.Addr, uint16(f.Port)), proto}] > 1
+}
+
+// claim is an address and port that a Service has.
+type claim struct {
+	at    netip.AddrPort
+	proto uint8
+}
+
+// asked is what the objects ask for. Where the proxy's version leaves two answers open, it is the one that the node
+// gives.
+func (m *model) asked(c *cell, paths []report.Path) intent.Outcome {
+	want := c.port.Intend(c.at, c.Client, m.proxy)
+	if want.Alternative != nil && !fits(c.port, want, paths) && fits(c.port, *want.Alternative, paths) {
+		return *want.Alternative
+	}
+	return want
+}
+
+// fits tells whether every path ends as the outcome says, at no other backends.
+func fits(sp *intent.ServicePort, want intent.Outcome, paths []report.Path) bool {
+	backends := make(map[netip.AddrPort]bool, len(want.Backends))
+	for _, at := range want.Backends {
+		backends[endpointAddr(&sp.Endpoints[at])] = true
+	}
+	for i := range paths {
+		if string(paths[i].Result) != want.Result || len(paths[i].Backends) != len(backends) {
+			return false
+		}
+		for j := range paths[i].Backends {
+			if !backends[backendAddr(&paths[i].Backends[j])] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func endpointAddr(e *intent.Endpoint) netip.AddrPort {

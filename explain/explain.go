@@ -107,7 +107,7 @@ func MissingSources(sources []report.Source) []report.Source {
 
 // besideTheQuestion are objects that collectors read beside Services and endpoint slices: they tell clients apart and
 // name pods, and kube-proxy's credentials do not get all of them.
-var besideTheQuestion = map[string]bool{"nodes.json": true, "pods.json": true}
+var besideTheQuestion = map[string]bool{"nodes.json": true, "pods.json": true, "service-pods": true}
 
 func (o *TraceOptions) check() error {
 	if o.To == "" && o.Service == "" {

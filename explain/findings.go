@@ -8,11 +8,11 @@ import (
 
 // findings runs the catalogue over the paths of service ports.
 func (m *model) findings(ports []*intent.ServicePort, paths []report.Path) []report.Finding {
-	var in []check.Port
+	on := m.checked()
 	for _, sp := range ports {
-		in = append(in, check.Port{Node: m.node, ServicePort: sp, Cells: cellsOf(sp, paths)})
+		on.Ports = append(on.Ports, check.Port{ServicePort: sp, On: on, Cells: cellsOf(sp, paths)})
 	}
-	return check.Service(in)
+	return check.Service(on.Ports)
 }
 
 // cellsOf are the paths of one service port, cell by cell.

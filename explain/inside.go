@@ -411,13 +411,30 @@ func (m *model) delivered(in *inside, e *netfilter.Ending) *report.Inside {
 	case s == nil && redirected:
 		out.Result, out.Text = report.ResultNoMatch, led+"nobody listens"
 	case s == nil:
-		out.Result, out.Text = report.ResultNoMatch, "nobody listens on "+at.String()
+		out.Result, out.Text = report.ResultNoMatch, "nobody listens on "+at.String()+in.onLoopback(p.Proto, p.DstPort)
 	case redirected:
 		out.Result, out.Text = report.ResultRedirect, led+who+" listens"
 	default:
 		out.Result, out.Text = report.ResultLocalProcess, who+" listens on "+at.String()
 	}
 	return out
+}
+
+// onLoopback names who listens on a port at a loopback address alone, where nobody from outside of the pod gets. Empty
+// for none.
+func (in *inside) onLoopback(proto uint8, port uint16) string {
+	for i := range in.kernel.Host.Sockets {
+		s := &in.kernel.Host.Sockets[i]
+		if s.Proto != proto || s.Port != port || !s.Addr.IsLoopback() {
+			continue
+		}
+		who := s.Process
+		if who == "" {
+			who = "a process"
+		}
+		return fmt.Sprintf(" (%s listens on %s only)", who, netip.AddrPortFrom(s.Addr, port))
+	}
+	return ""
 }
 
 // A mesh is known by what it writes into the pods that it takes over.

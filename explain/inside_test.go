@@ -185,10 +185,18 @@ func ask(t *testing.T, s *snapshot.Snapshot, o TraceOptions) *report.Trace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.Findings) > 0 {
-		t.Errorf("finding %s: %s", d.Findings[0].ID, d.Findings[0].Message)
+	for _, f := range d.Findings {
+		if arranged[f.ID] == "" {
+			t.Errorf("finding %s: %s", f.ID, f.Message)
+		}
 	}
 	return d
+}
+
+// arranged are the findings that the node of these tests deserves.
+var arranged = map[string]string{
+	"nothing-listens":    "some of the tests take the listener away",
+	"masquerade-missing": "its rules have no hairpin rule",
 }
 
 func fromApp(t *testing.T, s *snapshot.Snapshot) []report.Path {

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain/check"
 	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/intent"
@@ -23,8 +25,16 @@ type model struct {
 	walker   netfilter.Walker
 	objects  *objects.Set
 	proxy    traits.Proxy
+	// captured is when the evidence was taken; zero when nothing in it has a time.
+	captured time.Time
 	plan     *intent.Plan
 	sources  []report.Source
+	// answers says of each source of checks that was not answered why.
+	answers map[check.Source]string
+	// podScope says which pods the evidence holds.
+	podScope check.PodScope
+	// claims counts who has an address and port; built at the first question.
+	claims map[claim]int
 	// rules is what became of the captures of IPv4 and IPv6 rules.
 	rules [2]rulesRead
 	// insides are the pods' own network namespaces that were read, by namespace/name.
@@ -60,6 +70,7 @@ func newModel(s *snapshot.Snapshot) *model {
 		r.configMap(c)
 	}
 	m.proxy = traits.Derive(r.traits)
+	m.captured = r.capturedAt(s)
 	m.node = m.whichNode(s.Node)
 	m.knowNode()
 	for _, rs := range m.rulesets {
@@ -70,6 +81,8 @@ func newModel(s *snapshot.Snapshot) *model {
 	}
 	m.granted = append(m.granted, m.beside()...)
 	m.intend()
+	m.answers = m.readAnswers(s)
+	m.podScope = m.readPodScope(s)
 	m.kernel.ClusterRanges = m.clusterRanges()
 	m.kernel.Recent = recentLists(m.kernel.Host)
 	m.kernel.NewClient = true
@@ -170,7 +183,7 @@ func (m *model) intend() {
 	}
 	in.SlicesRead = len(in.Slices) > 0
 	in.Evidence = func(obj any) intent.Evidence { return where[obj] }
-	m.plan = intent.Compute(in)
+	m.plan, m.claims = intent.Compute(in), nil
 }
 
 func read(e objects.Evidence) intent.Evidence {

@@ -350,7 +350,7 @@ func (m *model) addBackend(out *report.Path, c *cell, f *fate, common int) {
 	}
 	b := report.Backend{
 		Address: addr, Port: port, Probability: round(f.P), State: "unknown", Result: f.result,
-		Masquerade: masquerade([]fate{*f}), Hops: []report.Hop{},
+		Masquerade: masquerade([]fate{*f}), TranslatedBy: f.by, Hops: []report.Hop{},
 	}
 	if (f.Packet.SNATed || f.SrcBy >= 0) && f.Packet.Src.IsValid() {
 		b.SnatTo = f.Packet.Src.String()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/host"
@@ -18,6 +19,8 @@ import (
 type reader struct {
 	model  *model
 	traits traits.Evidence
+	// saved is the newest time that a capture of rules says it was made at.
+	saved time.Time
 }
 
 // hostParsers are the captures of host state, by format.
@@ -34,6 +37,10 @@ var hostParsers = map[snapshot.Format]func(h *host.Host, family int, text, file 
 	snapshot.BridgeLink: anyFamily(host.ParseBridgeLinks),
 	snapshot.Hairpin:    anyFamily(host.ParseHairpin),
 	snapshot.Uname:      anyFamily(host.ParseUname),
+
+	snapshot.ConntrackStats: anyFamily(host.ParseFlowStats),
+	snapshot.Dmesg:          anyFamily(host.ParseKernelLog),
+	snapshot.Ethtool:        anyFamily(host.ParseOffloads),
 }
 
 func anyFamily(parse func(h *host.Host, text, file string) ([]host.Problem, error)) func(*host.Host, int, string, string) ([]host.Problem, error) {
@@ -72,12 +79,17 @@ func (r *reader) read(e *snapshot.Evidence) {
 			}
 		}
 	}
+	r.presence(e)
+	r.otherProxies(e)
 	if e.Status != snapshot.OK && e.Status != snapshot.Truncated {
 		return
 	}
 	text := func() traits.Source { return traits.Source{File: e.File, Text: string(e.Data)} }
 
 	if parse, ok := rulesetParsers[e.Format]; ok {
+		if t, ok := netfilter.SavedAt(string(e.Data)); ok && t.After(r.saved) {
+			r.saved = t
+		}
 		r.model.rulesets = append(r.model.rulesets, r.parseRules(e, parse, &src, fail)...)
 		return
 	}
@@ -102,12 +114,28 @@ func (r *reader) read(e *snapshot.Evidence) {
 		r.traits.ProxyModes = append(r.traits.ProxyModes, text())
 	case snapshot.ProxyArgs:
 		r.traits.Args = append(r.traits.Args, text())
+	case snapshot.Kubeconfig:
+		r.traits.Kubeconfigs = append(r.traits.Kubeconfigs, text())
 	case snapshot.APIServerFlags:
 		r.traits.APIServerFlags = append(r.traits.APIServerFlags, text())
 	case snapshot.CNILog:
 		r.traits.CNILogs = append(r.traits.CNILogs, text())
 	case snapshot.NFTText, snapshot.NFTJSON:
 		r.traits.NFT = append(r.traits.NFT, text())
+	}
+}
+
+// presence notes where a collector looked for the proxy and found none.
+func (r *reader) presence(e *snapshot.Evidence) {
+	if e.Status != snapshot.Absent {
+		return
+	}
+	found := traits.Source{File: e.File, Text: e.Note}
+	switch e.Format {
+	case snapshot.ProxyArgs:
+		r.traits.NoProcess = append(r.traits.NoProcess, found)
+	case snapshot.ProxyHealthz, snapshot.ProxyMetrics:
+		r.traits.NoListener = append(r.traits.NoListener, found)
 	}
 }
 
@@ -169,12 +197,26 @@ func (r *reader) objects(e *snapshot.Evidence, src *report.Source, fail func(sna
 	fail(status, "%s", text)
 }
 
-// configMap takes the settings of kubeadm's ConfigMaps.
+// configMap takes the settings of kubeadm's and Cilium's ConfigMaps.
 func (r *reader) configMap(c objects.ConfigMap) {
 	switch {
 	case c.Name == "kube-proxy" && c.Data["config.conf"] != "":
 		r.traits.ConfigMaps = append(r.traits.ConfigMaps, traits.Source{File: c.File, Line: c.Line, Text: c.Data["config.conf"]})
+	case c.Name == "cilium-config" && c.Data["kube-proxy-replacement"] != "":
+		text := "kube-proxy-replacement: " + c.Data["kube-proxy-replacement"]
+		r.traits.Cilium = append(r.traits.Cilium, traits.Source{File: c.File, Line: c.Line, Text: text})
 	case c.Name == "kubeadm-config" && c.Data["ClusterConfiguration"] != "":
 		r.traits.KubeadmConfigs = append(r.traits.KubeadmConfigs, traits.Source{File: c.File, Line: c.Line, Text: c.Data["ClusterConfiguration"]})
+	}
+}
+
+// otherProxies takes what other service proxies say of themselves. Their tables are not evaluated, whatever the status.
+func (r *reader) otherProxies(e *snapshot.Evidence) {
+	src := traits.Source{File: e.File, Text: string(e.Data)}
+	switch e.Format {
+	case snapshot.CiliumText:
+		r.traits.Cilium = append(r.traits.Cilium, src)
+	case snapshot.CalicoBPF:
+		r.traits.CalicoBPF = append(r.traits.CalicoBPF, src)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -30,9 +31,12 @@ type byEndpoint struct {
 }
 
 // endpoints collects the backends in a state, in the order in which they appear.
-func (p Port) endpoints(state string) []*byEndpoint {
+func (p *Port) endpoints(state string) []*byEndpoint {
 	var out []*byEndpoint
 	for _, paths := range p.Cells {
+		if paths[0].Frontend.Kind == string(intent.HealthCheck) {
+			continue // answered by kube-proxy itself: it has no backends
+		}
 		for i := range paths {
 			for j := range paths[i].Backends {
 				b := &paths[i].Backends[j]
@@ -97,17 +101,32 @@ func verdict(p *report.Path) []report.Evidence {
 	}
 	h := p.Hops[len(p.Hops)-1]
 	e := h.Evidence
+	if e.File == "" {
+		return nil // a decision of the kernel's that no line of a file shows
+	}
 	e.Text = h.Text
 	return []report.Evidence{e}
 }
 
-func (p Port) objectEvidence() report.Evidence {
+func (p *Port) objectEvidence() report.Evidence {
 	return report.Evidence{Source: "objects", File: p.Evidence.File, Line: p.Evidence.Line, Text: p.Evidence.Text}
 }
 
 // certain is true for a cell whose paths rest on no undecided condition.
 func certain(paths []report.Path) bool {
 	return !slices.ContainsFunc(paths, func(p report.Path) bool { return len(p.Uncertain) > 0 })
+}
+
+// usable names the endpoints that ought to get traffic, the first few.
+func (p *Port) usable() string {
+	var out []string
+	for _, i := range p.Usable {
+		out = append(out, p.Endpoints[i].String())
+	}
+	if len(out) == 0 {
+		return "none"
+	}
+	return list(out, 5)
 }
 
 func percent(share float64) string {

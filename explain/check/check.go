@@ -1,15 +1,20 @@
-// Package check is the catalogue of findings: each check looks at what was observed beside what is intended
-// and names the differences, with evidence and what to do. Ids are stable: they may be added, never renamed.
+// Package check is the catalogue of findings: each check looks at what was observed beside what is intended,
+// or at one mechanism or its surroundings, and names what is wrong, with evidence and what to do. Ids are stable:
+// they may be added, never renamed.
 //
-// A check must not look at rules by itself when the grid already tells: most differences show as cells whose
-// outcome is not the intended one, whatever the dataplane.
+// Most differences show as cells of the grid whose outcome is not the intended one, whatever the dataplane: a check
+// that looks at cells (Check.Port) needs to know no mechanism. Checks of mechanisms and surroundings (Check.Node) look
+// at rules, host, objects and the proxy's traits as data; none of them parses anything.
+//
+// "Could not look" is never "not there": a check says with Node.Needs what it rests on before it concludes anything
+// from it. Where that was not answered the check is unknown, and the document says so.
 package check
 
 import (
 	"cmp"
 	"slices"
+	"strings"
 
-	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -21,56 +26,177 @@ const (
 	Info     = "info"
 )
 
-// Check is one entry of the catalogue.
+// Check is one entry of the catalogue. It has a page in docs/findings and a scenario for each of firing and staying
+// silent in explain/testdata/findings.
 type Check struct {
-	ID       string
+	ID string
+	// Severity is the default; a check may set another one on a finding, with a reason in its message.
 	Severity string
-	// Run looks at one service port. It returns findings without ID, severity, node, object and docs, which
-	// Service fills in; a check that raises or lowers its severity sets it.
-	Run func(p Port) []report.Finding
+	// Title says in a few words what is wrong, in the plural of its objects: "service ports that are not programmed".
+	Title string
+	// Rests says what the check rests on, whatever else it asks for with Needs.
+	Rests basis
+	// Port looks at one service port with its cells, Node at everything else. A check has one or both. They return
+	// findings without ID, severity, node and docs, which Run fills in; Port also gets the object filled in. A Node
+	// check names its object itself.
+	Port func(p *Port) []report.Finding
+	Node func(n *Node) []report.Finding
+	// Fold, where set, turns what Port found on all ports into fewer findings that say the same.
+	Fold func(n *Node, found []report.Finding) []report.Finding
+	// Rest speaks last, in the order of the catalogue, of what none of the findings so far explains.
+	Rest func(n *Node, found Findings) []report.Finding
+	// Explains are the ids of findings that follow from this one: they are shown below it.
+	Explains []string
 }
 
-// Port is one service port with its cells.
-type Port struct {
-	Node string
-	*intent.ServicePort
-	// Cells are the paths of each cell, in the order of the document.
-	Cells [][]report.Path
+// basis is what whole groups of checks rest on.
+type basis uint8
+
+const (
+	// onObjects: Services and what lists their endpoints.
+	onObjects basis = 1 << iota
+	// onRules: the rules of the families in which Services have addresses.
+	onRules
+	// onGrid: both, as every cell does.
+	onGrid = onObjects | onRules
+)
+
+// Result is what the catalogue says of a node.
+type Result struct {
+	// Findings, worst first.
+	Findings []report.Finding
+	// Unknown are the checks that could not be answered, by id.
+	Unknown []report.Unknown
 }
 
-// Catalogue is every check, by id.
-var Catalogue = []Check{
-	missingEndpointRule,
-	missingServiceRule,
-	notReadyEndpointUsed,
-	probabilitySkewed,
-	rejectRuleWithReadyEndpoints,
-	staleEndpointRule,
+// Run runs the whole catalogue. It must be called once for a Node.
+func Run(n *Node) Result {
+	out := Result{Findings: []report.Finding{}, Unknown: []report.Unknown{}}
+	for i := range Catalogue {
+		c := &Catalogue[i]
+		n.missing = nil
+		n.needsBasis(c.Rests)
+		if c.Node != nil {
+			out.add(c, n, c.Node(n))
+		}
+		if c.Port != nil {
+			var found []report.Finding
+			for j := range n.Ports {
+				found = append(found, c.port(&n.Ports[j])...)
+			}
+			if c.Fold != nil {
+				found = c.Fold(n, found)
+			}
+			out.add(c, n, found)
+		}
+		if len(n.missing) > 0 {
+			out.Unknown = append(out.Unknown, n.unknown(c.ID))
+		}
+	}
+	for i := range Catalogue {
+		if c := &Catalogue[i]; c.Rest != nil {
+			out.add(c, n, c.Rest(n, out.Findings))
+		}
+	}
+	// What rests on cells has said already what it lacks.
+	n.missing = nil
+	explained(out.Findings)
+	Sort(out.Findings)
+	return out
 }
 
-// Service runs the catalogue over the ports of a Service and sorts what it finds: worst first, then by id
-// and object.
+func (r *Result) add(c *Check, n *Node, found []report.Finding) {
+	for _, f := range found {
+		r.Findings = append(r.Findings, c.complete(f, n.Name))
+	}
+}
+
+// Service runs the checks of service ports alone, over the ports of one Service or more.
 func Service(ports []Port) []report.Finding {
 	out := []report.Finding{}
-	for _, p := range ports {
-		for _, c := range Catalogue {
-			for _, f := range c.Run(p) {
-				f.ID, f.Severity, f.Node = c.ID, cmp.Or(f.Severity, c.Severity), p.Node
-				f.Object.Kind, f.Object.Namespace, f.Object.Name = "Service", p.Namespace, p.Name
-				f.Object.Port, f.Object.Protocol = p.PortName, p.Protocol
-				f.Docs = "docs/findings/" + c.ID + ".md"
-				if f.Evidence == nil {
-					f.Evidence = []report.Evidence{}
-				}
-				if f.Causes == nil {
-					f.Causes = []string{}
-				}
-				out = append(out, f)
+	for i := range ports {
+		for j := range Catalogue {
+			if c := &Catalogue[j]; c.Port != nil {
+				out = append(out, c.port(&ports[i])...)
 			}
 		}
 	}
 	Sort(out)
 	return out
+}
+
+func (c *Check) port(p *Port) []report.Finding {
+	found := c.Port(p)
+	for i := range found {
+		f := c.complete(found[i], p.On.Name)
+		f.Object.Kind, f.Object.Namespace, f.Object.Name = "Service", p.Namespace, p.Name
+		f.Object.Port, f.Object.Protocol = p.PortName, p.Protocol
+		found[i] = f
+	}
+	return found
+}
+
+// complete fills in what every finding has.
+func (c *Check) complete(f report.Finding, node string) report.Finding {
+	f.ID, f.Severity, f.Node = c.ID, cmp.Or(f.Severity, c.Severity), node
+	f.Docs = "docs/findings/" + c.ID + ".md"
+	if f.Object.Kind == "" {
+		f.Object.Kind, f.Object.Name = "Node", node
+	}
+	if f.Evidence == nil {
+		f.Evidence = []report.Evidence{}
+	}
+	if f.Causes == nil {
+		f.Causes = []string{}
+	}
+	return f
+}
+
+// explained says of each finding which other one it follows from: the worst, then the first in the catalogue, of
+// those that explain it. What is itself explained still explains: a chain of causes leads to its root.
+func explained(fs []report.Finding) {
+	there := make(map[string]bool, len(fs))
+	for i := range fs {
+		there[fs[i].ID] = true
+	}
+	by := make(map[string]string)
+	for i := range Catalogue {
+		c := &Catalogue[i]
+		if !there[c.ID] {
+			continue
+		}
+		for _, id := range c.Explains {
+			if first, ok := by[id]; !ok || Rank(Lookup(first).Severity) > Rank(c.Severity) {
+				by[id] = c.ID
+			}
+		}
+	}
+	for i := range fs {
+		if fs[i].CausedBy == "" && by[fs[i].ID] != fs[i].ID {
+			fs[i].CausedBy = by[fs[i].ID]
+		}
+		// What is critical is the cause.
+		if cause := Lookup(fs[i].CausedBy); cause != nil && cause.Severity == Critical && fs[i].Severity == Critical {
+			fs[i].Severity = Error
+		}
+	}
+}
+
+// Findings are those of other checks.
+type Findings []report.Finding
+
+// Has tells whether there is one of that id whose subject holds a text.
+func (fs Findings) Has(id, subject string) bool {
+	return slices.ContainsFunc(fs, func(f report.Finding) bool { return f.ID == id && strings.Contains(f.Subject, subject) })
+}
+
+// Lookup returns the check of an id, nil when there is none.
+func Lookup(id string) *Check {
+	i, ok := slices.BinarySearchFunc(Catalogue, id, func(c Check, id string) int { return cmp.Compare(c.ID, id) })
+	if !ok {
+		return nil
+	}
+	return &Catalogue[i]
 }
 
 // Sort orders findings: worst first, then by id, object and subject.

@@ -9,7 +9,7 @@ import (
 
 // missingEndpointRule: a usable endpoint gets no traffic although others, or none, do. A frontend that
 // reaches nothing at all is a matter of missing-service-rule or reject-rule-with-ready-endpoints.
-var missingEndpointRule = Check{ID: "missing-endpoint-rule", Severity: Error, Run: func(p Port) []report.Finding {
+var missingEndpointRule = Check{ID: "missing-endpoint-rule", Severity: Error, Rests: onGrid, Title: "usable endpoints that get no traffic", Port: func(p *Port) []report.Finding {
 	var out []report.Finding
 	for _, e := range p.endpoints("missing") {
 		if !e.elsewhere() {

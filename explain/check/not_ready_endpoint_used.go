@@ -8,7 +8,7 @@ import (
 )
 
 // notReadyEndpointUsed: traffic goes to an endpoint that is not ready and no permitted terminating fallback.
-var notReadyEndpointUsed = Check{ID: "not-ready-endpoint-used", Severity: Error, Run: func(p Port) []report.Finding {
+var notReadyEndpointUsed = Check{ID: "not-ready-endpoint-used", Severity: Error, Rests: onGrid, Title: "traffic to endpoints that are not ready", Port: func(p *Port) []report.Finding {
 	var out []report.Finding
 	for _, e := range p.endpoints("not-ready") {
 		out = append(out, report.Finding{

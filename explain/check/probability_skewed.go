@@ -12,7 +12,7 @@ import (
 const skew = 1e-3
 
 // probabilitySkewed: the right backends, but not in the intended shares.
-var probabilitySkewed = Check{ID: "probability-skewed", Severity: Warning, Run: func(p Port) []report.Finding {
+var probabilitySkewed = Check{ID: "probability-skewed", Severity: Warning, Rests: onGrid, Title: "backends whose share is not the intended one", Port: func(p *Port) []report.Finding {
 	for _, paths := range p.Cells {
 		if !certain(paths) || len(paths) != 1 || paths[0].Result != report.ResultDNAT {
 			continue

@@ -8,14 +8,17 @@ import (
 )
 
 // staleEndpointRule: traffic goes to an address that is no endpoint any more.
-var staleEndpointRule = Check{ID: "stale-endpoint-rule", Severity: Error, Run: func(p Port) []report.Finding {
+var staleEndpointRule = Check{ID: "stale-endpoint-rule", Severity: Error, Rests: onGrid, Title: "traffic to addresses that are no endpoints any more", Port: func(p *Port) []report.Finding {
 	var out []report.Finding
 	for _, e := range p.endpoints("stale") {
+		if p.whose(e.first) != ownStale {
+			continue
+		}
 		out = append(out, report.Finding{
 			Object:  report.Object{Endpoint: e.address},
 			Subject: e.address,
 			Message: fmt.Sprintf("%s of new connections to %s go to %s, which no EndpointSlice of the Service lists", percent(e.share), p.Key(), e.address),
-			Want:    "no traffic", Got: percent(e.share) + " at " + strings.Join(e.seen, ", "),
+			Want:    "no traffic (endpoints: " + p.usable() + ")", Got: percent(e.share) + " at " + strings.Join(e.seen, ", "),
 			Evidence: append(rules(e.first), p.objectEvidence()),
 			Causes: []string{
 				proxyStopped,

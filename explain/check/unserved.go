@@ -1,42 +1,84 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/svcnet/svcnet/explain/report"
 )
 
-// missingServiceRule: a frontend with usable endpoints is not programmed: packets pass untranslated.
-var missingServiceRule = Check{ID: "missing-service-rule", Severity: Error, Run: func(p Port) []report.Finding {
-	return unserved(p, "is not programmed on this node: packets pass untranslated", report.ResultNoMatch)
-}}
+// missingServiceRule: a frontend with usable endpoints is not programmed: packets pass untranslated. Where no Service
+// is programmed at all it is one finding, not one for each.
+var missingServiceRule = Check{
+	ID: "missing-service-rule", Severity: Error, Rests: onGrid,
+	Title: "service ports with ready endpoints that are not programmed",
+	Port: func(p *Port) []report.Finding {
+		return unserved(p, "is not programmed on this node: packets pass untranslated", report.ResultNoMatch)
+	},
+	Fold: func(n *Node, found []report.Finding) []report.Finding {
+		served := 0
+		for i := range n.Ports {
+			if len(n.Ports[i].Usable) > 0 {
+				served++
+			}
+		}
+		if len(found) < 2 || len(found) < served {
+			return found
+		}
+		f := found[0]
+		f.Severity = Critical
+		f.Object = report.Object{}
+		f.Message = fmt.Sprintf("none of %d service ports with ready endpoints is programmed on this node: packets to all Services pass untranslated", len(found))
+		f.Want = "rules for every Service"
+		f.Got = "none: packets pass untranslated"
+		return []report.Finding{f}
+	},
+}
 
 // rejectRuleWithReadyEndpoints: a rule of kube-proxy's refuses or drops a frontend that has usable endpoints.
 // What another program's rule drops is somebody else's finding.
-var rejectRuleWithReadyEndpoints = Check{ID: "reject-rule-with-ready-endpoints", Severity: Error, Run: func(p Port) []report.Finding {
-	return unserved(p, "is refused by a service rule although it has usable endpoints", report.ResultReject, report.ResultDrop)
-}}
+var rejectRuleWithReadyEndpoints = Check{
+	ID: "reject-rule-with-ready-endpoints", Severity: Error, Rests: onGrid,
+	Title: "frontends that are refused although they have usable endpoints",
+	Port: func(p *Port) []report.Finding {
+		return unserved(p, "is refused by a service rule although it has usable endpoints", report.ResultReject, report.ResultDrop)
+	},
+}
 
-// refusals are the chains in which kube-proxy refuses frontends without usable endpoints.
-var refusals = map[string]bool{"KUBE-SERVICES": true, "KUBE-EXTERNAL-SERVICES": true}
+// untracked tells whether a rule takes the packet out of connection tracking: the nat table never sees it, whatever is
+// in there.
+func untracked(p *report.Path) bool {
+	for i := range p.Hops {
+		if h := &p.Hops[i]; h.Table == "raw" && (strings.Contains(h.Text, "-j NOTRACK") || strings.Contains(h.Text, "--notrack")) {
+			return true
+		}
+	}
+	return false
+}
 
 // unserved finds the first cell in which all connections should be translated and end in one of the results.
-func unserved(p Port, what string, results ...report.Result) []report.Finding {
+func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 	for _, paths := range p.Cells {
 		first := &paths[0]
-		if !certain(paths) || len(paths) != 1 || first.Intended == nil || first.Intended.Result != report.ResultDNAT {
+		if !certain(paths) || len(paths) != 1 || first.Intended == nil || !translates(first.Intended.Result) {
 			continue
 		}
 		for _, r := range results {
-			if first.Result != r || (r != report.ResultNoMatch && !refusals[first.Chain]) {
+			if first.Result != r || (r != report.ResultNoMatch && !refusesByService(first)) || untracked(first) {
 				continue
+			}
+			evidence, message := verdict(first), fmt.Sprintf("%s (%s) %s", frontend(first), p.Key(), what)
+			if e, ok := p.entrance(first); ok && r == report.ResultNoMatch {
+				evidence = append(evidence, RuleEvidence(e.rules, e.rule))
+				message = fmt.Sprintf("packets to %s (%s) pass untranslated: %s", frontend(first), p.Key(), e.leadsTo())
 			}
 			return []report.Finding{{
 				Subject:  frontend(first),
-				Message:  fmt.Sprintf("%s (%s) %s", frontend(first), p.Key(), what),
+				Message:  message,
 				Want:     fmt.Sprintf("one of %d endpoints", len(first.Intended.Backends)),
-				Got:      string(first.Result),
-				Evidence: append(verdict(first), p.objectEvidence()),
+				Got:      cmp.Or(first.Because, string(first.Result)),
+				Evidence: append(evidence, p.objectEvidence()),
 				Causes: []string{
 					"kube-proxy on this node has not synced since the Service or its endpoints appeared",
 					"kube-proxy's rules were flushed (a firewall reload, a network plugin's restart)",

@@ -7,6 +7,7 @@
 package render
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/svcnet/svcnet/explain/report"
@@ -23,20 +24,55 @@ type Options struct {
 	ASCII bool
 }
 
-// Format is one way to show a trace.
+// Format is one way to show documents.
 type Format struct {
 	// Name is what -o calls it; Short says in a few words what it is.
 	Name, Short string
-	Trace       func(w io.Writer, t *report.Trace, o Options) error
+	// Trace, Report and Status show a document of their kind; nil where the format has no way to.
+	Trace  func(w io.Writer, t *report.Trace, o Options) error
+	Report func(w io.Writer, r *report.Report, o Options) error
+	Status func(w io.Writer, s *report.NodeStatus, o Options) error
+}
+
+// Shows tells whether the format can show documents of a kind.
+func (f Format) Shows(kind string) bool {
+	switch kind {
+	case "Trace":
+		return f.Trace != nil
+	case "Report":
+		return f.Report != nil
+	case "NodeStatus":
+		return f.Status != nil
+	}
+	return false
+}
+
+// Show writes a document. The error is that of w, or says that the format does not show documents of this kind.
+func (f Format) Show(w io.Writer, doc any, o Options) error {
+	switch d := doc.(type) {
+	case *report.Trace:
+		if f.Trace != nil {
+			return f.Trace(w, d, o)
+		}
+	case *report.Report:
+		if f.Report != nil {
+			return f.Report(w, d, o)
+		}
+	case *report.NodeStatus:
+		if f.Status != nil {
+			return f.Status(w, d, o)
+		}
+	}
+	return fmt.Errorf("the format %s does not show a %T", f.Name, doc)
 }
 
 // Formats returns all formats by name.
 func Formats() []Format {
 	return []Format{
-		{"dot", "Graph in the DOT language of Graphviz", DOT},
-		{"mermaid", "Graph for Markdown pages that draw Mermaid", Mermaid},
-		{"tree", "Tree of frontends, clients and backends", Tree},
-		{"wide", "Tables of every path, backend and hop", Wide},
+		{Name: "dot", Short: "Graph in the DOT language of Graphviz", Trace: DOT},
+		{Name: "mermaid", Short: "Graph for Markdown pages that draw Mermaid", Trace: Mermaid},
+		{Name: "tree", Short: "Tree of frontends, clients and backends, or of findings", Trace: Tree, Report: Report, Status: Status},
+		{Name: "wide", Short: "Tables of every path, backend and hop", Trace: Wide},
 	}
 }
 

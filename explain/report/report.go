@@ -179,11 +179,15 @@ type Backend struct {
 	// Result is what becomes of packets to this backend after translation: the path's result, or drop, no-route, martian…
 	Result     Result `json:"result"`
 	Masquerade *bool  `json:"masquerade"`
+	// MasqueradeIntended is whether the objects and the proxy's settings ask for it; null where that is not known.
+	MasqueradeIntended *bool `json:"masqueradeIntended,omitempty"`
 	// SnatTo is the source that the backend sees when masqueraded, empty when not known.
 	SnatTo string `json:"snatTo"`
 	Node   string `json:"node"`
 	// Pod is "namespace/name", empty when no object names it.
 	Pod string `json:"pod"`
+	// TranslatedBy names what leads to this backend: a chain, "conntrack"; empty for one that gets no traffic.
+	TranslatedBy string `json:"translatedBy,omitempty"`
 	// Ready is "ready", "not ready", "terminating" and so on, in words; empty without objects.
 	Ready string `json:"ready,omitempty"`
 	// Hops are this backend's own, after those of the path.
@@ -246,6 +250,12 @@ type Finding struct {
 	Causes   []string   `json:"causes"`
 	Remedy   string     `json:"remedy"`
 	Docs     string     `json:"docs"`
+	// CausedBy is the id of another finding of the same document that explains this one; empty for a finding that
+	// stands for itself.
+	CausedBy string `json:"causedBy,omitempty"`
+	// Pending says, for a difference that may be kube-proxy at work, how old the change is; empty for all others. The
+	// severity is then info.
+	Pending string `json:"pending,omitempty"`
 }
 
 // Object names what a finding is about.

@@ -1,0 +1,85 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/svcnet/svcnet/explain/host"
+	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/report"
+)
+
+// bridgeNFCallIPTablesOff: pods hang on a Linux bridge that does not hand what it switches to netfilter. A request to a
+// Service is routed and translated; the answer of a pod on the same bridge is switched past connection tracking, and the
+// client hears from an address that it did not dial.
+var bridgeNFCallIPTablesOff = Check{
+	ID: "bridge-nf-call-iptables-off", Rests: onObjects, Severity: Error,
+	Title: "bridges of pods that switch answers past netfilter",
+	Node: func(n *Node) []report.Finding {
+		if !n.translatesByRules() {
+			return nil
+		}
+		bridges := n.podBridges()
+		if len(bridges) == 0 {
+			n.seesBridges()
+			return nil
+		}
+		var out []report.Finding
+		for _, family := range bothFamilies(n.Plan.Ports) {
+			got, evidence, off := n.bridgesPastRules(family)
+			if !off {
+				continue
+			}
+			for _, b := range bridges {
+				if !b.callsRules(family) {
+					out = append(out, b.pastRules(family, got, evidence))
+				}
+			}
+		}
+		return out
+	},
+}
+
+// bridgeSwitch is the sysctl that makes bridges hand packets to the rules of a family.
+func bridgeSwitch(family netfilter.Family) string {
+	if family == netfilter.IPv6 {
+		return "net.bridge.bridge-nf-call-ip6tables"
+	}
+	return "net.bridge.bridge-nf-call-iptables"
+}
+
+// bridgesPastRules tells whether bridges switch without asking rules, by the sysctl, or by its absence: it exists only
+// while br_netfilter is loaded. got says which of the two.
+func (n *Node) bridgesPastRules(family netfilter.Family) (got string, e report.Evidence, off bool) {
+	name := bridgeSwitch(family)
+	if ev, absent := n.Host.SysctlAbsent(name); absent {
+		return "br_netfilter is not loaded: there is no " + name, HostEvidence("sysctl", ev), true
+	}
+	value, e, ok := n.Sysctl(name)
+	return name + " = " + value, e, ok && value == "0"
+}
+
+// callsRules tells whether the bridge itself is set to ask the rules, whatever the sysctl says.
+func (b *podBridge) callsRules(family netfilter.Family) bool {
+	if b.link == nil {
+		return false
+	}
+	if family == netfilter.IPv6 {
+		return b.link.CallsIP6Tables == host.Yes
+	}
+	return b.link.CallsIPTables == host.Yes
+}
+
+func (b *podBridge) pastRules(family netfilter.Family, got string, evidence report.Evidence) report.Finding {
+	name := bridgeSwitch(family)
+	return report.Finding{
+		Subject: fmt.Sprintf("%s %s", b.name, familyName(family)),
+		Message: fmt.Sprintf("pods hang on bridge %s, and %s: answers between two pods of this node are switched without being translated back, so a Service fails whenever it chooses an endpoint on the client's node", b.name, got),
+		Want:    name + " = 1", Got: got,
+		Evidence: []report.Evidence{evidence, HostEvidence("bridge", bridgeEvidence(b.ports[0]))},
+		Causes: []string{
+			"br_netfilter was not loaded at boot, or was loaded after the sysctl was to be set",
+			"Docker, libvirt or a hardening tool set it to 0",
+		},
+		Remedy: fmt.Sprintf("modprobe br_netfilter && sysctl -w %s=1; to keep it, name br_netfilter in /etc/modules-load.d and the sysctl in /etc/sysctl.d", name),
+	}
+}

@@ -1,0 +1,88 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/svcnet/svcnet/explain/report"
+)
+
+// masqueradeMissing: the backend sees the client's own address where its answers would then not come back through
+// this node, and so would not be translated back.
+var masqueradeMissing = Check{
+	ID: "masquerade-missing", Severity: Error, Rests: onGrid,
+	Title: "packets that keep their source where replies need another one",
+	Port: func(p *Port) []report.Finding {
+		return p.masquerades(true, "the backend answers the client directly, from an address that the client did not dial",
+			"restart kube-proxy on this node; look at nat POSTROUTING for the jump to KUBE-POSTROUTING and what stands before it, and at KUBE-MARK-MASQ")
+	},
+}
+
+// masqueradeUnexpected: the client's address is hidden where it should survive.
+var masqueradeUnexpected = Check{
+	ID: "masquerade-unexpected", Severity: Warning, Rests: onGrid,
+	Title: "packets whose source is rewritten where the client's address should survive",
+	Port: func(p *Port) []report.Finding {
+		return p.masquerades(false, "the backend sees an address of this node instead of the client's, and NetworkPolicies and logs with it",
+			"find the rule that masquerades (trace shows it): a network plugin's masquerade rule that does not leave the pod range out is the usual one")
+	},
+}
+
+// masquerades finds the first backend of the port that is masqueraded though it should not be, or the reverse.
+func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding {
+	var classes, frontends []string
+	var at *report.Path
+	var backend *report.Backend
+	for _, paths := range p.Cells {
+		if !certain(paths) {
+			continue
+		}
+		for i := range paths {
+			for j := range paths[i].Backends {
+				b := &paths[i].Backends[j]
+				if b.Masquerade == nil || b.MasqueradeIntended == nil || *b.MasqueradeIntended != missing || *b.Masquerade == missing {
+					continue
+				}
+				if at == nil {
+					at, backend = &paths[i], b
+				}
+				classes, frontends = once(classes, paths[i].SourceClass), once(frontends, frontend(&paths[i]))
+			}
+		}
+	}
+	if at == nil {
+		return nil
+	}
+	what, want, got := "keeps the client's address", "masqueraded", "not masqueraded"
+	if !missing {
+		what, want, got = "is masqueraded", "the client's address", "masqueraded"
+		if backend.SnatTo != "" {
+			got += " to " + backend.SnatTo
+		}
+	}
+	evidence := rules(backend)
+	for _, h := range backend.Hops {
+		if h.Chain == "POSTROUTING" || strings.HasSuffix(h.Chain, "-POSTROUTING") {
+			e := h.Evidence
+			e.Text = h.Text
+			evidence = append(evidence, e)
+		}
+	}
+	return []report.Finding{{
+		Subject:  frontends[0],
+		Message:  fmt.Sprintf("traffic of %s to %s %s: %s", list(classes, 4), p.Key(), what, effect),
+		Want:     want,
+		Got:      fmt.Sprintf("%s at %s", got, list(frontends, 3)),
+		Evidence: append(evidence, p.objectEvidence()),
+		Remedy:   remedy,
+	}}
+}
+
+func once(words []string, w string) []string {
+	for _, have := range words {
+		if have == w {
+			return words
+		}
+	}
+	return append(words, w)
+}

@@ -1,0 +1,57 @@
+package check
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/svcnet/svcnet/explain/dataplane"
+	"github.com/svcnet/svcnet/explain/report"
+)
+
+// origin tells how a backend that no slice lists came to get traffic.
+type origin uint8
+
+const (
+	// ownStale: the proxy's own chain for that very endpoint, which was one once.
+	ownStale origin = iota
+	// ownWrong: a chain of the proxy's that stands for another endpoint, or for another Service.
+	ownWrong
+	// foreign: a rule that is none of the proxy's.
+	foreign
+	// tracked: an entry of connection tracking, made when it was an endpoint.
+	tracked
+)
+
+// whose tells what leads to a backend that the Service does not mean.
+func (p *Port) whose(b *report.Backend) origin {
+	by := b.TranslatedBy
+	switch {
+	case by == "conntrack":
+		return tracked
+	case !strings.HasPrefix(by, "KUBE-"):
+		if by == "" {
+			return ownStale
+		}
+		return foreign
+	case !strings.HasPrefix(by, dataplane.SEPPrefix):
+		return ownWrong
+	}
+	a, err := netip.ParseAddr(b.Address)
+	if err != nil {
+		return ownStale
+	}
+	ap := netip.AddrPortFrom(a, uint16(b.Port))
+	if _, ok := dataplane.EndpointByName(by, p.Key(), p.Protocol, []netip.AddrPort{ap}); ok {
+		return ownStale
+	}
+	return ownWrong
+}
+
+// standsFor is the endpoint that a chain is named for, as far as it is one of the Service's.
+func (p *Port) standsFor(chain string) (netip.AddrPort, bool) {
+	var all []netip.AddrPort
+	for i := range p.Endpoints {
+		all = append(all, netip.AddrPortFrom(p.Endpoints[i].Addr, uint16(p.Endpoints[i].Port)))
+	}
+	return dataplane.EndpointByName(chain, p.Key(), p.Protocol, all)
+}

@@ -1,0 +1,147 @@
+package explain
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/svcnet/svcnet/explain/check"
+	"github.com/svcnet/svcnet/explain/dataplane"
+	"github.com/svcnet/svcnet/explain/host"
+	"github.com/svcnet/svcnet/explain/intent"
+	"github.com/svcnet/svcnet/explain/netfilter"
+)
+
+// likeness finds service ports that fare alike, so that of ten thousand of one kind one is walked and the others are
+// known. Two ports are alike when
+//
+//   - the objects ask the same of them, endpoint by endpoint,
+//   - their own rules are the same but for names and addresses (dataplane.Shapes), and
+//   - no other rule, route or address of the node tells their frontends or endpoints apart (netfilter.Division).
+//
+// Whatever cannot be put so makes a port like no other, and it is walked.
+type likeness struct {
+	model    *model
+	shapes   *dataplane.Shapes
+	division netfilter.Division
+	// never is true where some rule looks at addresses in a way that cuts cannot express.
+	never bool
+	key   []byte
+	// known is what the walk of one port says of all of its kind.
+	known map[string]kind
+}
+
+// kind is what is known of service ports that are alike: no check of service ports finds anything, and these are the
+// obstacles that they meet.
+type kind struct{ obstacles []*check.Obstacle }
+
+// observe is a service port with its cells; one that is like an earlier one, of which nothing is to be said, has none.
+func (l *likeness) observe(n *check.Node, sp *intent.ServicePort) check.Port {
+	p := check.Port{ServicePort: sp, On: n}
+	key, alike := l.of(sp)
+	if alike {
+		if k, ok := l.known[string(key)]; ok {
+			p.Alike = k.obstacles
+			return p
+		}
+	}
+	name := string(key)
+	p.Cells = l.model.observed(sp)
+	if !alike {
+		return p
+	}
+	if obstacles, clean := check.Clean(&p); clean {
+		l.known[name] = kind{obstacles}
+	}
+	return p
+}
+
+func (m *model) likeness() *likeness {
+	l := &likeness{model: m, known: make(map[string]kind)}
+	l.shapes = dataplane.NewShapes(m.rulesets, func(r *netfilter.Rule) {
+		l.never = l.never || !l.division.Rule(r)
+	})
+	l.host(m.kernel.Host)
+	for _, p := range m.proxy.ClusterCIDRs {
+		l.division.Addresses(p)
+	}
+	for _, p := range m.kernel.ClusterRanges {
+		l.division.Addresses(p)
+	}
+	for _, n := range m.objects.Nodes {
+		for _, p := range append(podCIDRs(n.Node, netfilter.IPv4), podCIDRs(n.Node, netfilter.IPv6)...) {
+			l.division.Addresses(p)
+		}
+		for _, a := range nodeAddrs(n.Node) {
+			l.division.Addresses(netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return l
+}
+
+// host cuts where routes and addresses of the node do.
+func (l *likeness) host(h *host.Host) {
+	for i := range h.Routes {
+		l.division.Addresses(h.Routes[i].Dst)
+		l.division.Addresses(h.Routes[i].From)
+	}
+	for i := range h.Rules {
+		l.division.Addresses(h.Rules[i].From)
+		l.division.Addresses(h.Rules[i].To)
+	}
+	for i := range h.Addrs {
+		l.division.Addresses(h.Addrs[i].Prefix)
+		l.division.Addresses(netip.PrefixFrom(h.Addrs[i].Prefix.Addr(), h.Addrs[i].Prefix.Addr().BitLen()))
+	}
+	for _, a := range append(h.NodeAddrs, h.AnyNodeAddrs...) {
+		l.division.Addresses(netip.PrefixFrom(a, a.BitLen()))
+	}
+	for _, p := range h.PodCIDRs {
+		l.division.Addresses(p)
+	}
+}
+
+// of is the kind of a service port: ports of one kind fare alike. ok is false for a port that is like no other. The
+// bytes hold until the next call.
+func (l *likeness) of(sp *intent.ServicePort) (kind []byte, ok bool) {
+	if l.never || sp.EndpointsUnknown || len(sp.SourceRanges) > 0 || len(sp.Usable) == 0 {
+		return nil, false
+	}
+	b := l.key[:0]
+	b = append(b, byte(sp.Family), flag(sp.InternalLocal), flag(sp.ExternalLocal), flag(sp.NodePort != 0), flag(sp.TopologyNote != ""))
+	b = append(b, sp.Protocol...)
+	b = binary.AppendVarint(b, int64(sp.AffinitySeconds))
+	for _, list := range [][]int{sp.Cluster, sp.Local, sp.Usable} {
+		b = binary.AppendVarint(b, int64(len(list)))
+		for _, i := range list {
+			b = binary.AppendVarint(b, int64(i))
+		}
+	}
+	for _, f := range sp.Frontends {
+		if l.model.contested(f, protocolNumber(sp.FrontendProtocol(f))) {
+			return nil, false
+		}
+		b = append(b, f.Kind...)
+		b = append(b, flag(f.OnNode))
+		b = l.place(b, f.Addr, f.Port)
+	}
+	for i := range sp.Endpoints {
+		e := &sp.Endpoints[i]
+		b = append(b, flag(e.Ready), flag(e.Serving), flag(e.Terminating), flag(e.Local), flag(l.model.isLocalPod(e.Addr)), flag(l.model.pod(e.Addr) != nil))
+		b = l.place(b, e.Addr, e.Port)
+	}
+	l.key, ok = l.shapes.Of(b, sp)
+	return l.key, ok
+}
+
+// place is where an address and port lie in the division.
+func (l *likeness) place(b []byte, a netip.Addr, port int) []byte {
+	b = binary.AppendVarint(b, int64(l.division.OfAddress(a)))
+	return binary.AppendVarint(b, int64(l.division.OfPort(uint16(port))))
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
