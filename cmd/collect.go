@@ -67,14 +67,9 @@ func (a *app) collect(ctx context.Context, f *collectFlags) error {
 		return err
 	}
 	f.evidence.list(a, s)
-	now := time.Now().UTC()
-	if !f.evidence.offline() {
-		s.Captured = now.Format(time.RFC3339)
-		s.Tool = versionText()
-	}
 	name := f.out
 	if name == "" {
-		name = bundleName(s.Node, now)
+		name = bundleName(s.Node, time.Now().UTC())
 	}
 	if err := a.writeBundle(s, name); err != nil {
 		return err

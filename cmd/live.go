@@ -143,6 +143,7 @@ func (l *live) read(ctx context.Context, a *app, node string, pods []string) (*s
 		})
 		s.Arrange()
 	}
+	s.Tool, s.Captured = versionText(), time.Now().UTC().Format(time.RFC3339)
 	if why := noNode(s); why != "" {
 		return nil, errors.New(why)
 	}

@@ -21,15 +21,16 @@ import (
 // defaultFormat is what people get who ask for none.
 const defaultFormat = "tree"
 
-// output holds the flags that say how a document is printed.
+// output holds the flags that say how documents of one kind are printed.
 type output struct {
+	kind   string
 	format string
 	color  string
 	flags  *genericclioptions.PrintFlags
 }
 
-func newOutput() *output {
-	return &output{flags: genericclioptions.NewPrintFlags("")}
+func newOutput(kind string) *output {
+	return &output{kind: kind, flags: genericclioptions.NewPrintFlags("")}
 }
 
 func (o *output) addFlags(c *cobra.Command) {
@@ -44,14 +45,16 @@ func (o *output) addFlags(c *cobra.Command) {
 func (o *output) formats() []string {
 	all := o.flags.AllowedFormats()
 	for _, f := range render.Formats() {
-		all = append(all, f.Name)
+		if f.Shows(o.kind) {
+			all = append(all, f.Name)
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// printer prints one trace.
-type printer func(w io.Writer, t *report.Trace) error
+// printer prints one document.
+type printer func(w io.Writer, doc runtime.Object) error
 
 // printer checks the flags and returns what prints, so that a wrong -o is found before any work is done.
 func (o *output) printer(a *app) (printer, error) {
@@ -65,9 +68,9 @@ func (o *output) printer(a *app) (printer, error) {
 	if name == "" {
 		name = defaultFormat
 	}
-	if f, ok := render.Lookup(name); ok {
-		return func(w io.Writer, t *report.Trace) error {
-			return f.Trace(w, t, renderOptions(a.Out, o.color, a.env))
+	if f, ok := render.Lookup(name); ok && f.Shows(o.kind) {
+		return func(w io.Writer, doc runtime.Object) error {
+			return f.Show(w, doc, renderOptions(a.Out, o.color, a.env))
 		}, nil
 	}
 	o.flags.OutputFormat = &name
@@ -78,15 +81,14 @@ func (o *output) printer(a *app) (printer, error) {
 	if err != nil {
 		return nil, usage("-o %s: %v", name, err)
 	}
-	return func(w io.Writer, t *report.Trace) error { return printObject(w, p, name, t, isTerminal(a.Out)) }, nil
+	return func(w io.Writer, doc runtime.Object) error { return printObject(w, p, name, doc, isTerminal(a.Out)) }, nil
 }
 
 // printObject prints a document with a printer of kubectl: JSON on one line unless a person looks at it, and
 // what templates print of foreign text without control of the terminal.
-func printObject(w io.Writer, p printers.ResourcePrinter, format string, t *report.Trace, tty bool) error {
-	var doc runtime.Object = t
+func printObject(w io.Writer, p printers.ResourcePrinter, format string, doc runtime.Object, tty bool) error {
 	if format == "name" {
-		doc = &metav1.PartialObjectMetadata{TypeMeta: t.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: t.Metadata.Name}}
+		doc = named(doc)
 	}
 	var text bytes.Buffer
 	if err := p.PrintObj(doc, &text); err != nil {
@@ -105,6 +107,19 @@ func printObject(w io.Writer, p printers.ResourcePrinter, format string, t *repo
 	}
 	_, err := w.Write(text.Bytes())
 	return err
+}
+
+// named is a document reduced to its kind and the name of what it is about.
+func named(doc runtime.Object) runtime.Object {
+	switch d := doc.(type) {
+	case *report.Trace:
+		return &metav1.PartialObjectMetadata{TypeMeta: d.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: d.Metadata.Name}}
+	case *report.NodeStatus:
+		return &metav1.PartialObjectMetadata{TypeMeta: d.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: d.Node}}
+	case *report.Report:
+		return &metav1.PartialObjectMetadata{TypeMeta: d.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: d.Node}}
+	}
+	return doc
 }
 
 // mustComplete offers fixed values for a flag to shells. It panics for a flag that does not exist, which is a

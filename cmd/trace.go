@@ -44,7 +44,7 @@ type traceFlags struct {
 }
 
 func (a *app) traceCommand() *cobra.Command {
-	f := &traceFlags{output: newOutput(), evidence: evidence{live: newLive()}}
+	f := &traceFlags{output: newOutput("Trace"), evidence: evidence{live: newLive()}}
 	c := &cobra.Command{
 		Use:   "trace (TYPE/NAME | --to ADDRESS:PORT/PROTOCOL --from CLIENT)",
 		Short: "Show the path of packets to a Service, or of one packet",

@@ -16,14 +16,31 @@ var failLevels = []string{"critical", "error", "warning", "info", failNever}
 // verdict is the exit code of a printed document, as an error; nil for success. Findings come before missing
 // sources: what is found is certain. A document without paths (a headless Service) needs no rules.
 func verdict(t *report.Trace, failOn string) error {
-	limit := slices.Index(failLevels, failOn)
-	for i := range t.Findings {
-		if at := slices.Index(failLevels, t.Findings[i].Severity); failOn != failNever && at >= 0 && at <= limit {
-			return &exitError{exitFindings}
-		}
+	if fails(t.Findings, failOn) {
+		return &exitError{exitFindings}
 	}
 	if len(t.Paths) > 0 && len(explain.MissingSources(t.Sources)) > 0 {
 		return &exitError{exitMissing}
 	}
 	return nil
+}
+
+// auditVerdict is the exit code of a printed report.
+func auditVerdict(r *report.Report, failOn string) error {
+	if fails(r.Findings, failOn) {
+		return &exitError{exitFindings}
+	}
+	if len(r.Unknown) > 0 {
+		return &exitError{exitMissing}
+	}
+	return nil
+}
+
+// fails tells whether a finding is at least as severe as failOn.
+func fails(findings []report.Finding, failOn string) bool {
+	limit := slices.Index(failLevels, failOn)
+	return failOn != failNever && slices.ContainsFunc(findings, func(f report.Finding) bool {
+		at := slices.Index(failLevels, f.Severity)
+		return at >= 0 && at <= limit
+	})
 }

@@ -16,6 +16,8 @@ type document struct {
 // documents lists every kind of document that svcnet prints.
 func documents() []document {
 	return []document{
+		{"NodeStatus", "docs/schema/nodestatus.schema.json", report.NodeStatus{}},
+		{"Report", "docs/schema/report.schema.json", report.Report{}},
 		{"Trace", "docs/schema/trace.schema.json", report.Trace{}},
 	}
 }

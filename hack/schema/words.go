@@ -10,6 +10,7 @@ import (
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/intent"
+	"github.com/svcnet/svcnet/explain/report"
 )
 
 // words are the values that string properties are confined to, by "Type.property" of the schema. Results that
@@ -20,9 +21,19 @@ func words() map[string][]any {
 		string(intent.External), string(intent.Hairpin), string(intent.Localhost),
 	}
 	return map[string][]any{
-		"Trace.apiVersion": {"svcnet.dev/v1alpha1"},
-		"Trace.kind":       {"Trace"},
-		"Proxy.backend":    {"legacy", "nft", ""},
+		"Trace.apiVersion":      {report.APIVersion},
+		"Trace.kind":            {"Trace"},
+		"Report.apiVersion":     {report.APIVersion},
+		"Report.kind":           {"Report"},
+		"Report.verdict":        {string(report.VerdictPass), string(report.VerdictFail), string(report.VerdictUnknown)},
+		"NodeStatus.apiVersion": {report.APIVersion},
+		"NodeStatus.kind":       {"NodeStatus"},
+		"NodeStatus.verdict": {
+			string(report.StatusHealthyProgrammed), string(report.StatusHealthyNotProgrammed), string(report.StatusHealthy),
+			string(report.StatusProgrammed), string(report.StatusNotProgrammed), string(report.StatusNotHealthy),
+			string(report.StatusNotRunning), string(report.StatusUnknown),
+		},
+		"Proxy.backend": {"legacy", "nft", ""},
 		// Empty: a single packet whose class is not known.
 		"Path.sourceClass": append(sourceClasses, ""),
 		"Path.origin":      {"pod", "node", "external"},
