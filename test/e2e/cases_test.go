@@ -20,6 +20,9 @@ type expected struct {
 	Node          string
 	Traces        []expectedTrace
 	Probabilities map[string]map[string]float64
+	// Expect and Forbid are what an audit finds: see audit_test.go.
+	Expect []expectedFinding
+	Forbid []string
 }
 
 // expectedTrace is one packet with what becomes of it.

@@ -23,27 +23,34 @@ import (
 // tolerance for shares: iptables keeps probabilities as multiples of 2^-31, and cases state six digits.
 const tolerance = 1e-6
 
-// traceSchema is the published schema of the kind Trace.
-var traceSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
-	text, err := os.ReadFile("../../docs/schema/trace.schema.json")
-	if err != nil {
-		return nil, err
+// schemas are the published ones, by kind.
+var schemas = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
+	out := make(map[string]*jsonschema.Schema)
+	for _, kind := range []string{"Trace", "Report", "NodeStatus"} {
+		name := strings.ToLower(kind) + ".schema.json"
+		text, err := os.ReadFile("../../docs/schema/" + name)
+		if err != nil {
+			return nil, err
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			return nil, err
+		}
+		c := jsonschema.NewCompiler()
+		if err := c.AddResource(name, doc); err != nil {
+			return nil, err
+		}
+		if out[kind], err = c.Compile(name); err != nil {
+			return nil, err
+		}
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("trace.schema.json", doc); err != nil {
-		return nil, err
-	}
-	return c.Compile("trace.schema.json")
+	return out, nil
 })
 
-// valid holds a document against the schema and against what no schema can say.
-func valid(t *testing.T, text string) *report.Trace {
+// ofKind holds a document against the schema of a kind.
+func ofKind(t *testing.T, kind, text string) {
 	t.Helper()
-	schema, err := traceSchema()
+	all, err := schemas()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,15 +58,21 @@ func valid(t *testing.T, text string) *report.Trace {
 	if err != nil {
 		t.Fatalf("not one JSON document: %v\n%s", err, text)
 	}
-	if err := schema.Validate(doc); err != nil {
+	if err := all[kind].Validate(doc); err != nil {
 		t.Errorf("the document breaks its schema: %v", err)
 	}
+	noMachinePath(t, text)
+}
+
+// valid holds a trace against the schema and against what no schema can say.
+func valid(t *testing.T, text string) *report.Trace {
+	t.Helper()
+	ofKind(t, "Trace", text)
 	var tr report.Trace
 	if err := json.Unmarshal([]byte(text), &tr); err != nil {
 		t.Fatal(err)
 	}
 	sums(t, &tr)
-	noMachinePath(t, text)
 	return &tr
 }
 
