@@ -185,14 +185,7 @@ func behindTranslation(p *report.Path) string {
 	return " after translation"
 }
 
-// classWords name source classes for people.
-var classWords = map[string]string{
-	string(intent.LocalPod): "pods of this node", string(intent.Hairpin): "a backend pod itself", string(intent.RemotePod): "pods of other nodes",
-	string(intent.Node): "the node itself", string(intent.Localhost): "the node at 127.0.0.1", string(intent.RemoteNode): "other nodes",
-	string(intent.External): "clients from outside",
-}
-
-func classWord(p *report.Path) string { return cmp.Or(classWords[p.SourceClass], "the client") }
+func classWord(p *report.Path) string { return cmp.Or(intent.Class(p.SourceClass).Words(), "the client") }
 
 // who names the clients of cells: "from pods of this node or other nodes to the ClusterIP", or just "to the
 // NodePort" where nobody fares otherwise there.

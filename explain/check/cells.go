@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -115,6 +116,11 @@ func (p *Port) objectEvidence() report.Evidence {
 // certain is true for a cell whose paths rest on no undecided condition.
 func certain(paths []report.Path) bool {
 	return !slices.ContainsFunc(paths, func(p report.Path) bool { return len(p.Uncertain) > 0 })
+}
+
+// clientWords name the clients of a path for people.
+func clientWords(p *report.Path) string {
+	return cmp.Or(intent.Class(p.SourceClass).Words(), "the client")
 }
 
 // usable names the endpoints that ought to get traffic, the first few.

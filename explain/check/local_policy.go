@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -83,16 +84,26 @@ var localEndpointNotUsed = Check{
 // rule. Empty where none was seen to.
 func (p *Port) deadEnd() (at string, rule []report.Evidence) {
 	for _, paths := range p.Cells {
-		if first := &paths[0]; len(paths) == 1 && noLocal(first) && ends(first.Result) {
+		if first := &paths[0]; len(paths) == 1 && p.noLocal(first) && ends(first.Result) {
 			return fmt.Sprintf("%s at %s", first.Result, frontend(first)), verdict(first)
 		}
 	}
 	return "", nil
 }
 
-// noLocal tells whether a cell ought to be refused, which with a ready endpoint somewhere is for want of a local one.
-func noLocal(path *report.Path) bool {
-	return path.Intended != nil && len(path.Intended.Backends) == 0 && path.Frontend.Kind != string(intent.HealthCheck) && ends(path.Intended.Result)
+// noLocal tells whether a cell ought to be refused, which with a ready endpoint somewhere is for want of a local one,
+// unless the Service's own source ranges keep the client out.
+func (p *Port) noLocal(path *report.Path) bool {
+	return path.Intended != nil && !p.keepsOut(path) && len(path.Intended.Backends) == 0 && path.Frontend.Kind != string(intent.HealthCheck) && ends(path.Intended.Result)
+}
+
+// keepsOut tells whether the client of a path is in none of the loadBalancerSourceRanges that it would have to be in.
+func (p *Port) keepsOut(path *report.Path) bool {
+	if path.Frontend.Kind != string(intent.LoadBalancer) || len(p.SourceRanges) == 0 {
+		return false
+	}
+	client, err := netip.ParseAddr(path.Source)
+	return err == nil && !slices.ContainsFunc(p.SourceRanges, func(r netip.Prefix) bool { return r.Contains(client) })
 }
 
 func ends(r report.Result) bool { return r == report.ResultDrop || r == report.ResultReject }
@@ -155,7 +166,7 @@ func (p *Port) nothingLocal(policies, elsewhere []string) report.Finding {
 		}
 		return f
 	}
-	f.Message += fmt.Sprintf(": connections of %s to %s are %s, as documented", strings.Join(left.classes, ", "), strings.Join(left.frontends, ", "), strings.Join(left.results, " or "))
+	f.Message += fmt.Sprintf(": connections of %s to %s are %s, as documented", strings.Join(left.clients(), ", "), strings.Join(left.frontends, ", "), strings.Join(left.results, " or "))
 	f.Evidence = append(f.Evidence, left.rule...)
 	if p.HealthCheckNodePort != 0 && left.outsideOnly() {
 		f.Severity = Info
@@ -180,7 +191,7 @@ func (p *Port) leftOut() leftOut {
 	}
 	for _, paths := range p.Cells {
 		first := &paths[0]
-		if !noLocal(first) || len(paths) != 1 || !ends(first.Result) || dialsElsewhere(first) {
+		if !p.noLocal(first) || len(paths) != 1 || !ends(first.Result) || dialsElsewhere(first) {
 			continue
 		}
 		result := "dropped"
@@ -198,14 +209,15 @@ func (p *Port) leftOut() leftOut {
 // dialsElsewhere tells whether a client has its connections to a frontend translated on its own node and not on this
 // one: cluster IPs are no addresses of the network.
 func dialsElsewhere(path *report.Path) bool {
-	if path.Frontend.Kind != string(intent.ClusterIP) {
-		return false
+	return translatedAtHome(path) || path.Frontend.Kind == string(intent.ClusterIP) && path.SourceClass == string(intent.External)
+}
+
+func (l *leftOut) clients() []string {
+	var out []string
+	for _, c := range l.classes {
+		out = append(out, intent.Class(c).Words())
 	}
-	switch intent.Class(path.SourceClass) {
-	case intent.RemotePod, intent.RemoteNode, intent.External:
-		return true
-	}
-	return false
+	return out
 }
 
 // outsideOnly tells whether clients of this node and its pods are served.

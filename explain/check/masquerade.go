@@ -34,7 +34,7 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 	var at *report.Path
 	var backend *report.Backend
 	for _, paths := range p.Cells {
-		if !certain(paths) {
+		if !certain(paths) || translatedAtHome(&paths[0]) {
 			continue
 		}
 		for i := range paths {
@@ -46,7 +46,7 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 				if at == nil {
 					at, backend = &paths[i], b
 				}
-				classes, frontends = once(classes, paths[i].SourceClass), once(frontends, frontend(&paths[i]))
+				classes, frontends = once(classes, clientWords(&paths[i])), once(frontends, frontend(&paths[i]))
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -122,7 +123,7 @@ func (o *Obstacle) key() string {
 
 // obstaclesOf are the obstacles of one cell.
 func obstaclesOf(p *Port, paths []report.Path) []*Obstacle {
-	if w := paths[0].Intended; w == nil || !translates(w.Result) {
+	if w := paths[0].Intended; w == nil || !translates(w.Result) || translatedAtHome(&paths[0]) {
 		return nil
 	}
 	var out []*Obstacle
@@ -134,6 +135,13 @@ func obstaclesOf(p *Port, paths []report.Path) []*Obstacle {
 		}
 	}
 	return out
+}
+
+// translatedAtHome tells whether a client has a proxy of its own, on its own node, which translates what it sends to a
+// cluster IP: such packets come to this node translated, if at all.
+func translatedAtHome(p *report.Path) bool {
+	c := intent.Class(p.SourceClass)
+	return p.Frontend.Kind == string(intent.ClusterIP) && (c == intent.RemotePod || c == intent.RemoteNode)
 }
 
 // onEveryWay tells whether each way that the evidence leaves open for the cell meets the obstacle.
@@ -267,9 +275,7 @@ func (o *Obstacle) services() []string {
 func (o *Obstacle) clients() []string {
 	var out []string
 	for _, h := range o.Hits {
-		if !slices.Contains(out, h.Path.SourceClass) {
-			out = append(out, h.Path.SourceClass)
-		}
+		out = once(out, clientWords(h.Path))
 	}
 	return out
 }

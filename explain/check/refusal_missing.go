@@ -14,7 +14,7 @@ var refusalMissing = Check{
 	Port: func(p *Port) []report.Finding {
 		for _, paths := range p.Cells {
 			first := &paths[0]
-			if !certain(paths) || len(paths) != 1 || first.Intended == nil {
+			if !certain(paths) || len(paths) != 1 || first.Intended == nil || translatedAtHome(first) {
 				continue
 			}
 			want := first.Intended.Result
@@ -23,14 +23,13 @@ var refusalMissing = Check{
 			}
 			f := report.Finding{
 				Subject:  frontend(first),
-				Message:  fmt.Sprintf("%s of %s to %s ought to meet a %s and do not", "connections of "+first.SourceClass, frontend(first), p.Key(), want),
 				Want:     fmt.Sprintf("%s (%s)", want, first.Intended.Because),
 				Got:      string(first.Result),
 				Evidence: append(verdict(first), p.objectEvidence()),
 				Causes:   []string{"kube-proxy's rule in the filter table was removed, or the jump to it", "an earlier rule accepts the packets"},
 				Remedy:   restartProxy,
 			}
-			f.Message = fmt.Sprintf("connections of %s to %s (%s) ought to meet a %s and do not", first.SourceClass, frontend(first), p.Key(), want)
+			f.Message = fmt.Sprintf("connections of %s to %s (%s) ought to meet a %s and do not", clientWords(first), frontend(first), p.Key(), want)
 			switch {
 			case translates(first.Result):
 				if want == report.ResultDrop {
