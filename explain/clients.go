@@ -164,17 +164,16 @@ func (m *model) selector(sp *intent.ServicePort) func(*corev1.Pod) bool {
 
 // podRanges are the pod ranges of this node, or of others, as far as any evidence gives them.
 func (m *model) podRanges(family netfilter.Family, local bool) []netip.Prefix {
-	var out []netip.Prefix
-	for _, n := range m.objects.Nodes {
-		if (n.Name == m.node) != local && m.node != "" {
-			continue
-		}
-		out = append(out, podCIDRs(n.Node, family)...)
+	c := m.cluster()
+	out := c.remote[familyIndex(family)]
+	if local {
+		out = c.local[familyIndex(family)]
 	}
 	if len(out) > 0 {
 		return out
 	}
 	// One cluster range, undivided: its addresses stand for either, and only the class tells them apart.
+	out = nil
 	for _, p := range m.proxy.ClusterCIDRs {
 		if familyOf(p.Addr()) == family {
 			out = append(out, p)
@@ -266,10 +265,6 @@ const maxRepresentatives = 16
 
 // classOf is the source class of an address on its way to this node.
 func (m *model) classOf(a netip.Addr) intent.Class {
-	family := familyOf(a)
-	within := func(ps []netip.Prefix) bool {
-		return slices.ContainsFunc(ps, func(p netip.Prefix) bool { return p.Contains(a) })
-	}
 	switch {
 	case a.IsLoopback():
 		return intent.Localhost
@@ -282,15 +277,16 @@ func (m *model) classOf(a netip.Addr) intent.Class {
 		}
 		return intent.RemotePod
 	}
-	for _, n := range m.objects.Nodes {
-		if n.Name != m.node && internalIP(n.Node, family) == a {
-			return intent.RemoteNode
-		}
+	c, i := m.cluster(), familyIndex(familyOf(a))
+	within := func(ps []netip.Prefix) bool {
+		return slices.ContainsFunc(ps, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
 	switch {
-	case within(m.podRanges(family, true)):
+	case c.nodes[a]:
+		return intent.RemoteNode
+	case within(c.local[i]), len(c.local[i]) == 0 && within(m.proxy.ClusterCIDRs):
 		return intent.LocalPod
-	case within(m.podRanges(family, false)), within(m.proxy.ClusterCIDRs):
+	case c.remoteHas(a), within(m.proxy.ClusterCIDRs):
 		return intent.RemotePod
 	}
 	return intent.External

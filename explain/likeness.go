@@ -2,7 +2,9 @@ package explain
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/svcnet/svcnet/explain/check"
 	"github.com/svcnet/svcnet/explain/dataplane"
@@ -61,42 +63,45 @@ func (m *model) likeness() *likeness {
 		l.never = l.never || !l.division.Rule(r)
 	})
 	l.host(m.kernel.Host)
-	for _, p := range m.proxy.ClusterCIDRs {
-		l.division.Addresses(p)
-	}
-	for _, p := range m.kernel.ClusterRanges {
-		l.division.Addresses(p)
+	for _, p := range append(slices.Clone(m.proxy.ClusterCIDRs), m.proxy.PodCIDRs...) {
+		l.division.Addresses(p, "cluster "+p.String())
 	}
 	for _, n := range m.objects.Nodes {
+		which := "another node"
+		if n.Name == m.node {
+			which = "this node"
+		}
 		for _, p := range append(podCIDRs(n.Node, netfilter.IPv4), podCIDRs(n.Node, netfilter.IPv6)...) {
-			l.division.Addresses(p)
+			l.division.Addresses(p, "pods of "+which)
 		}
 		for _, a := range nodeAddrs(n.Node) {
-			l.division.Addresses(netip.PrefixFrom(a, a.BitLen()))
+			l.division.Addresses(netip.PrefixFrom(a, a.BitLen()), which)
 		}
 	}
 	return l
 }
 
-// host cuts where routes and addresses of the node do.
+// host tells addresses apart by the routes to them and by what the node itself has.
 func (l *likeness) host(h *host.Host) {
 	for i := range h.Routes {
-		l.division.Addresses(h.Routes[i].Dst)
-		l.division.Addresses(h.Routes[i].From)
+		r := &h.Routes[i]
+		l.division.Addresses(r.Dst, fmt.Sprint("route ", r.Table, r.Type, r.Dev, r.Via.IsValid(), r.Src, r.Metric, len(r.NextHops), r.Dead, r.From, r.Scope, r.TOS))
+		l.division.Addresses(r.From, "from "+r.From.String())
 	}
 	for i := range h.Rules {
-		l.division.Addresses(h.Rules[i].From)
-		l.division.Addresses(h.Rules[i].To)
+		l.division.Addresses(h.Rules[i].From, "rule "+h.Rules[i].From.String())
+		l.division.Addresses(h.Rules[i].To, "rule "+h.Rules[i].To.String())
 	}
 	for i := range h.Addrs {
-		l.division.Addresses(h.Addrs[i].Prefix)
-		l.division.Addresses(netip.PrefixFrom(h.Addrs[i].Prefix.Addr(), h.Addrs[i].Prefix.Addr().BitLen()))
+		a := h.Addrs[i].Prefix
+		l.division.Addresses(a, "network of "+h.Addrs[i].Link)
+		l.division.Addresses(netip.PrefixFrom(a.Addr(), a.Addr().BitLen()), "address of "+h.Addrs[i].Link)
 	}
-	for _, a := range append(h.NodeAddrs, h.AnyNodeAddrs...) {
-		l.division.Addresses(netip.PrefixFrom(a, a.BitLen()))
+	for _, a := range slices.Concat(h.NodeAddrs, h.AnyNodeAddrs) {
+		l.division.Addresses(netip.PrefixFrom(a, a.BitLen()), "node")
 	}
 	for _, p := range h.PodCIDRs {
-		l.division.Addresses(p)
+		l.division.Addresses(p, "pods")
 	}
 }
 

@@ -33,6 +33,9 @@ type model struct {
 	answers map[check.Source]string
 	// podScope says which pods the evidence holds.
 	podScope check.PodScope
+	// clusterOf is where pods and nodes are, seen from node clusterFor.
+	clusterOf  *cluster
+	clusterFor string
 	// claims counts who has an address and port; built at the first question.
 	claims map[claim]int
 	// rules is what became of the captures of IPv4 and IPv6 rules.

@@ -185,7 +185,9 @@ func behindTranslation(p *report.Path) string {
 	return " after translation"
 }
 
-func classWord(p *report.Path) string { return cmp.Or(intent.Class(p.SourceClass).Words(), "the client") }
+func classWord(p *report.Path) string {
+	return cmp.Or(intent.Class(p.SourceClass).Words(), "the client")
+}
 
 // who names the clients of cells: "from pods of this node or other nodes to the ClusterIP", or just "to the
 // NodePort" where nobody fares otherwise there.

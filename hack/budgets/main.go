@@ -8,6 +8,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/test/scale"
 )
 
@@ -57,7 +59,8 @@ func run(services, endpoints, rounds int) error {
 	namespace, name := scale.Service(services / 2)
 	options := explain.TraceOptions{Namespace: namespace, Service: name}
 
-	var unit, parse, trace, cold, coldBig figures
+	lists, bigLists := scale.Lists(services, endpoints), scale.Lists(5*services, endpoints)
+	var unit, parse, trace, cold, coldBig, audit, decode, auditBig, decodeBig figures
 	for range rounds {
 		d, err := awk(file)
 		if err != nil {
@@ -71,6 +74,17 @@ func run(services, endpoints, rounds int) error {
 		trace = append(trace, cpu(func() { err = traced(small, options) }))
 		if err != nil {
 			return err
+		}
+		for _, a := range []struct {
+			text          []byte
+			lists         map[string][]byte
+			audit, decode *figures
+		}{{small, lists, &audit, &decode}, {big, bigLists, &auditBig, &decodeBig}} {
+			*a.audit = append(*a.audit, cpu(func() { err = audited(a.text, a.lists) }))
+			if err != nil {
+				return err
+			}
+			*a.decode = append(*a.decode, cpu(func() { decoded(a.lists) }))
 		}
 		// Memory that the process has not had before costs page faults: both sizes start without any, as a
 		// command does that has just been started.
@@ -94,6 +108,10 @@ func run(services, endpoints, rounds int) error {
 	fmt.Printf("%-44s %8.3f s  %5.2f parse  budget 1.3\n", "trace of one Service, parsing included", trace.median().Seconds(), trace.median().Seconds()/parse.median().Seconds())
 	fmt.Printf("%-44s %8.3f s  %5.2f A\n", "parse into memory fresh from the system", cold.median().Seconds(), ratio(cold))
 	fmt.Printf("%-44s %8.3f s  %5.2f of a fifth  budget 5.5\n", "the same for five times as many Services", coldBig.median().Seconds(), coldBig.median().Seconds()/cold.median().Seconds())
+	rulesOnly, rulesOnlyBig := audit.median()-decode.median(), auditBig.median()-decodeBig.median()
+	fmt.Printf("%-44s %8.3f s  %5.2f A\n", "audit of all Services, parsing included", rulesOnly.Seconds(), rulesOnly.Seconds()/a)
+	fmt.Printf("%-44s %8.3f s\n", "decoding of its objects, beside it", decode.median().Seconds())
+	fmt.Printf("%-44s %8.3f s  %5.2f of a fifth  budget 5.5\n", "audit of five times as many Services", rulesOnlyBig.Seconds(), rulesOnlyBig.Seconds()/rulesOnly.Seconds())
 	fmt.Printf("%-44s %8.1f MB %5.2f x text  budget 10\n", "heap that the parsed rules keep", heap/1e6, heap/float64(len(small)))
 	return nil
 }
@@ -124,6 +142,30 @@ func traced(text []byte, o explain.TraceOptions) error {
 		err = fmt.Errorf("trace: no paths")
 	}
 	return err
+}
+
+// audited audits the whole cluster, and insists that nothing is wrong with it.
+func audited(text []byte, lists map[string][]byte) error {
+	s := &snapshot.Snapshot{Node: "node-1", Evidence: []snapshot.Evidence{{
+		Format: snapshot.IPTablesSave, Family: 4, Backend: "nft", File: "iptables-save.txt", Data: text, Status: snapshot.OK,
+	}}}
+	for _, file := range slices.Sorted(maps.Keys(lists)) {
+		s.Evidence = append(s.Evidence, snapshot.Evidence{Format: snapshot.Objects, File: file, Data: lists[file], Status: snapshot.OK})
+	}
+	r, err := explain.Audit(s, explain.AuditOptions{})
+	if err == nil && (r.Summary.Critical+r.Summary.Error+r.Summary.Warning > 0 || r.Services.OK != r.Services.Total) {
+		err = fmt.Errorf("audit: %s", r.Summary.Text)
+	}
+	return err
+}
+
+// decoded is what an audit does first, and what depends on the objects alone.
+func decoded(lists map[string][]byte) {
+	var set objects.Set
+	for file, text := range lists {
+		objects.Decode(&set, text, file)
+	}
+	set.Sort()
 }
 
 // retained is the size of the heap that a parsed text keeps, the text included.

@@ -3,8 +3,10 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,20 +65,10 @@ func TestLikenessOfChanges(t *testing.T) {
 
 // cluster is the objects of scale's cluster as evidence.
 func cluster(services, endpoints int) []snapshot.Evidence {
-	kinds := map[string][2]string{"nodes": {"v1", "Node"}, "services": {"v1", "Service"}, "endpointslices": {"discovery.k8s.io/v1", "EndpointSlice"}}
-	all := scale.Objects(services, endpoints)
+	lists := scale.Lists(services, endpoints)
 	var out []snapshot.Evidence
-	for _, resource := range []string{"endpointslices", "nodes", "services"} {
-		var b strings.Builder
-		fmt.Fprintf(&b, `{"kind":"%sList","apiVersion":%q,"metadata":{},"items":[`, kinds[resource][1], kinds[resource][0])
-		for i, item := range all[resource] {
-			if i > 0 {
-				b.WriteString(",\n")
-			}
-			b.Write(item)
-		}
-		b.WriteString("]}\n")
-		out = append(out, snapshot.Evidence{Format: snapshot.Objects, File: resource + ".json", Status: snapshot.OK, Data: []byte(b.String())})
+	for _, file := range slices.Sorted(maps.Keys(lists)) {
+		out = append(out, snapshot.Evidence{Format: snapshot.Objects, File: file, Status: snapshot.OK, Data: lists[file]})
 	}
 	return out
 }

@@ -83,7 +83,23 @@ type service struct {
 	endpoints        []endpoint
 }
 
-type endpoint struct{ service, addr, chain string }
+// endpoint is a pod. Each node, counted from 0, has 250 of them in a range of its own.
+type endpoint struct {
+	service, addr, chain string
+	node                 int
+}
+
+// scatter spreads pods over nodes as a scheduler does: those of one Service are on different ones. It maps blocks of
+// 2^18 numbers to themselves, each number to another.
+func scatter(n int) int {
+	const block = 1<<18 - 1
+	return n&^block | n*7919&block
+}
+
+// nodes is how many nodes the pods of a cluster are on.
+func nodes(services, endpoints int) int {
+	return (scatter(0)|services*endpoints|(1<<18-1))/250 + 1
+}
 
 func newService(i, endpoints int) service {
 	s := service{
@@ -92,9 +108,9 @@ func newService(i, endpoints int) service {
 	}
 	s.hash = hash(s.name + "tcp")
 	for j := range endpoints {
-		n := i*endpoints + j
+		n := scatter(i*endpoints + j)
 		addr := fmt.Sprintf("10.%d.%d.%d", 128+n/62500, n/250%250, 1+n%250)
-		s.endpoints = append(s.endpoints, endpoint{s.name, addr, "KUBE-SEP-" + hash(s.name+"tcp"+addr+":8080")})
+		s.endpoints = append(s.endpoints, endpoint{s.name, addr, "KUBE-SEP-" + hash(s.name+"tcp"+addr+":8080"), n / 250})
 	}
 	return s
 }
