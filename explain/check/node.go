@@ -41,7 +41,9 @@ type Node struct {
 	refusals refusals
 	// labelled are pods by label, built at the first question.
 	labelled map[podLabel][]int
-	// obstacles once gathered.
+	// servicesOf and families are gathered at the first question, as are the obstacles.
+	servicesOf []*service
+	families   map[netfilter.Family]bool
 	obstacles []*Obstacle
 	gathered  bool
 	// entranceOf is built at the first question.
@@ -150,10 +152,7 @@ func (n *Node) NeedsAny(sources ...Source) bool {
 
 // needsBasis asks for what a group of checks rests on.
 func (n *Node) needsBasis(on basis) {
-	families := make(map[netfilter.Family]bool)
-	for _, sp := range n.Plan.Ports {
-		families[netfilter.Family(sp.Family)] = true
-	}
+	families := n.familiesInUse()
 	if on&onObjects != 0 && n.Needs(Services) && len(families) > 0 {
 		n.NeedsAny(Slices, LegacyEPs)
 	}
@@ -171,6 +170,17 @@ func (n *Node) needsBasis(on basis) {
 			n.Needs(RulesOf(f))
 		}
 	}
+}
+
+// familiesInUse are those in which Services have addresses.
+func (n *Node) familiesInUse() map[netfilter.Family]bool {
+	if n.families == nil {
+		n.families = make(map[netfilter.Family]bool)
+		for _, sp := range n.Plan.Ports {
+			n.families[netfilter.Family(sp.Family)] = true
+		}
+	}
+	return n.families
 }
 
 // Has tells whether a source was answered, for what a check can do without.

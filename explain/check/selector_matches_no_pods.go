@@ -35,7 +35,7 @@ var selectorMatchesNoPods = Check{
 
 // emptyWithSelector are the Services that select pods and have no endpoint.
 func (n *Node) emptyWithSelector() []*service {
-	return slices.DeleteFunc(n.services(), func(s *service) bool { return len(s.Spec.Selector) == 0 || !s.hasNoEndpoint() })
+	return slices.DeleteFunc(slices.Clone(n.services()), func(s *service) bool { return len(s.Spec.Selector) == 0 || !s.hasNoEndpoint() })
 }
 
 func (n *Node) matchesNoPod(s *service) report.Finding {

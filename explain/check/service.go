@@ -17,9 +17,12 @@ type service struct {
 
 func (s *service) key() string { return s.Namespace + "/" + s.Name }
 
-// services are the Services of the node's ports, in their order.
+// services are the Services of the node's ports, in their order. They are gathered once.
 func (n *Node) services() []*service {
-	var out []*service
+	if n.servicesOf != nil {
+		return n.servicesOf
+	}
+	out := make([]*service, 0, len(n.Ports))
 	for i := range n.Ports {
 		p := &n.Ports[i]
 		if last := len(out) - 1; last >= 0 && out[last].Namespace == p.Namespace && out[last].Name == p.Name {
@@ -30,6 +33,7 @@ func (n *Node) services() []*service {
 			out = append(out, &service{Service: svc, ports: []*Port{p}})
 		}
 	}
+	n.servicesOf = out
 	return out
 }
 
