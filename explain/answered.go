@@ -7,6 +7,7 @@ import (
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/check"
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/netfilter"
 )
 
@@ -53,8 +54,38 @@ func (m *model) readAnswers(s *snapshot.Snapshot) map[check.Source]string {
 			out[check.RulesOf(family)] = append(r.missed, r.part...)[0]
 		}
 	}
+	if by := m.servedElsewhere(); by != "" {
+		out[check.ServiceTables] = by
+	}
 	m.objectAnswers(s, out)
 	return out
+}
+
+// servedElsewhere says what serves Services on this node where that is not kube-proxy with rules of iptables, and so is
+// not evaluated; empty where the rules are the answer.
+func (m *model) servedElsewhere() string {
+	switch mode := m.proxy.Mode; mode {
+	case "", "iptables", "none":
+	default:
+		return fmt.Sprintf("the service proxy runs in %s mode, which this version does not evaluate", mode)
+	}
+	if m.servedBy(netfilter.IPv4) || m.servedBy(netfilter.IPv6) {
+		return ""
+	}
+	for _, t := range m.foreignTables {
+		if strings.HasSuffix(t, " kube-proxy") {
+			return "kube-proxy has its translations in nftables (table " + t + "), which this version does not evaluate"
+		}
+	}
+	for _, o := range m.proxy.Others {
+		return o.Name + " serves Services on this node, which this version does not evaluate"
+	}
+	for _, o := range dataplane.Others() {
+		if slices.ContainsFunc(m.rulesets, func(rs *netfilter.Ruleset) bool { return o.Chain(rs) != nil }) {
+			return o.Name + " serves Services on this node, which this version does not evaluate"
+		}
+	}
+	return ""
 }
 
 // unanswered says why none of the formats answers, empty when one does. A capture that was cut off, or that could not

@@ -91,7 +91,7 @@ func (m *model) observeAll(n *check.Node, o AuditOptions) {
 // observed are the cells of a service port. Rules that were read in part say nothing: what is not in them may be in
 // the rest.
 func (m *model) observed(sp *intent.ServicePort) [][]report.Path {
-	if m.answers[check.RulesOf(netfilter.Family(sp.Family))] != "" {
+	if m.answers[check.RulesOf(netfilter.Family(sp.Family))] != "" || m.answers[check.ServiceTables] != "" {
 		return nil
 	}
 	return cellsOf(sp, m.grid([]*intent.ServicePort{sp}, TraceOptions{}))
@@ -143,7 +143,7 @@ func (o *AuditOptions) count(m *model, r *report.Report) report.ServiceCount {
 	for _, sp := range m.plan.Ports {
 		k := key{sp.Namespace, sp.Name}
 		ports[k] = true
-		if sp.EndpointsUnknown || m.unread(netfilter.Family(sp.Family)) != "" {
+		if sp.EndpointsUnknown || m.answers[check.RulesOf(netfilter.Family(sp.Family))] != "" || m.answers[check.ServiceTables] != "" {
 			unread[k] = true
 		}
 	}

@@ -14,13 +14,13 @@ func (o *Obstacle) namedBy() string {
 		return policyDropID
 	case isHostPort(o.Chain):
 		return "hostport-shadows-service"
+	case (o.Result == "martian" || o.Result == "no-route") && strings.Contains(o.Text, "forward"):
+		return "ip-forward-off"
 	case o.Result == "no-route":
 		if o.toService() {
 			return noRouteToServiceID
 		}
 		return noRouteToBackendID
-	case o.Result == "martian" && strings.Contains(o.Text, "forward"):
-		return "ip-forward-off"
 	case o.Result == "martian" && strings.Contains(o.Text, "rp_filter"):
 		return "rp-filter-strict-multi-interface"
 	case o.Result == "bypasses":

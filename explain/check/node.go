@@ -44,8 +44,8 @@ type Node struct {
 	// servicesOf and families are gathered at the first question, as are the obstacles.
 	servicesOf []*service
 	families   map[netfilter.Family]bool
-	obstacles []*Obstacle
-	gathered  bool
+	obstacles  []*Obstacle
+	gathered   bool
 	// entranceOf is built at the first question.
 	entranceOf map[dialled]entrance
 }
@@ -91,6 +91,9 @@ const (
 	Kernel     Source = "kernel release"
 	KernelLog  Source = "kernel log"
 	Offloads   Source = "offload settings"
+	// ServiceTables are where the service proxy has its translations. Rules of iptables are, where it runs in that mode;
+	// other modes and other programs keep them elsewhere.
+	ServiceTables Source = "tables of the service proxy"
 	// RuleCounters are missing where rules were captured without them.
 	RuleCounters Source = "packet counters of iptables rules"
 )
@@ -155,6 +158,9 @@ func (n *Node) needsBasis(on basis) {
 	families := n.familiesInUse()
 	if on&onObjects != 0 && n.Needs(Services) && len(families) > 0 {
 		n.NeedsAny(Slices, LegacyEPs)
+	}
+	if on&onGrid == onGrid {
+		n.Needs(ServiceTables)
 	}
 	if on&onRules == 0 {
 		return

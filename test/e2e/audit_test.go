@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -203,5 +204,46 @@ func withoutSource(t *testing.T, what string, before, after *report.Report) {
 		if !has[key(f)] && !unknown[f.ID] {
 			t.Errorf("without %s the finding is gone and its check is not unknown: %s %s", what, f.ID, f.Message)
 		}
+	}
+}
+
+// TestOtherModes: on nodes whose service tables are not evaluated, what objects, proxy and surroundings show is found
+// all the same, no finding speaks of what was not looked at, and no Service is said to be as it should be.
+func TestOtherModes(t *testing.T) {
+	const dir = "testdata/othermodes"
+	for name, ids := range map[string][]string{
+		"11-kubeproxy-pinned-to-dead-apiserver": {"proxy-api-unreachable"},
+		"36-lb-vip-skips-proxy-protocol":        {"lb-ip-short-circuited"},
+		"46-ipvs-leftover-reject-rules":         {"leftover-proxy-mode-rules"},
+		"49-ipvs-externalip-is-node-ip":         {"external-ip-is-node-ip"},
+		"50-ipvs-localhost-nodeport":            {"localhost-nodeport-unsupported"},
+		"62-cilium-and-kube-proxy":              {"two-service-proxies"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(dir, name, "expected.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var e expected
+			if err := json.Unmarshal(text, &e); err != nil {
+				t.Fatal(err)
+			}
+			r := audit(t, load(t, e.Node, filepath.Join(dir, name)))
+			for _, want := range e.Expect {
+				if slices.Contains(ids, want.ID) {
+					want.check(t, r.Findings)
+				}
+			}
+			for i := range r.Findings {
+				f := &r.Findings[i]
+				expected := slices.ContainsFunc(e.Expect, func(w expectedFinding) bool { return w.ID == f.ID })
+				if slices.Contains(e.Forbid, f.ID) || !expected && check.Rank(f.Severity) <= check.Rank(check.Error) {
+					t.Errorf("not justified by the case: %s %s: %s", f.Severity, f.ID, f.Message)
+				}
+			}
+			if r.Proxy.Mode == "ipvs" && (r.Services.OK > 0 || len(r.Unknown) == 0) {
+				t.Errorf("virtual servers are not evaluated, and yet: %s", r.Summary.Text)
+			}
+		})
 	}
 }
