@@ -101,7 +101,7 @@ func (m *model) observed(sp *intent.ServicePort) [][]report.Path {
 func (m *model) checked() *check.Node {
 	return &check.Node{
 		Name: m.node, Rulesets: m.rulesets, Host: m.kernel.Host, Objects: m.objects, Plan: m.plan, Proxy: m.proxy,
-		Answers: m.answers, PodScope: m.podScope, ForeignTables: m.foreignTables, Captured: m.captured,
+		Answers: m.answers, PodScope: m.podScope, ForeignTables: m.foreignTables, Captured: m.captured, Taken: m.taken,
 	}
 }
 

@@ -25,10 +25,11 @@ type model struct {
 	walker   netfilter.Walker
 	objects  *objects.Set
 	proxy    traits.Proxy
-	// captured is when the evidence was taken; zero when nothing in it has a time.
-	captured time.Time
-	plan     *intent.Plan
-	sources  []report.Source
+	// captured is when the evidence was taken; zero when nothing in it has a time. taken is the same as a collector says
+	// it, zero for loose files.
+	taken, captured time.Time
+	plan            *intent.Plan
+	sources         []report.Source
 	// answers says of each source of checks that was not answered why.
 	answers map[check.Source]string
 	// podScope says which pods the evidence holds.
@@ -74,6 +75,9 @@ func newModel(s *snapshot.Snapshot) *model {
 	}
 	m.proxy = traits.Derive(r.traits)
 	m.captured = r.capturedAt(s)
+	if t, err := time.Parse(time.RFC3339, s.Captured); err == nil {
+		m.taken = t.UTC()
+	}
 	m.node = m.whichNode(s.Node)
 	m.knowNode()
 	for _, rs := range m.rulesets {

@@ -100,6 +100,7 @@ func Run(n *Node) Result {
 	}
 	// What rests on cells has said already what it lacks.
 	n.missing = nil
+	n.pend(out.Findings)
 	explained(out.Findings)
 	Sort(out.Findings)
 	return out

@@ -25,6 +25,8 @@ type Node struct {
 	Proxy    traits.Proxy
 	// Captured is when the evidence was taken, or the newest time in it; zero when it has none.
 	Captured time.Time
+	// Taken is when a collector took the evidence; zero for files of which nothing says so.
+	Taken time.Time
 	// Ports are the service ports that the proxy programs, with what was observed.
 	Ports []Port
 	// ForeignTables are the nftables tables that nobody evaluates here, as "inet firewalld".

@@ -3,9 +3,6 @@ package check
 import (
 	"cmp"
 	"fmt"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/explain/traits"
@@ -68,7 +65,7 @@ func (n *Node) stalledByLog() (report.Finding, bool) {
 func (n *Node) stalledBySync() (report.Finding, bool) {
 	for i := range n.Ports {
 		p := &n.Ports[i]
-		changed := n.changed(p)
+		changed := n.changed(p.Namespace, p.Name)
 		if changed.IsZero() || !p.behind() {
 			continue
 		}
@@ -91,26 +88,6 @@ func (n *Node) stalledBySync() (report.Finding, bool) {
 		}
 	}
 	return report.Finding{}, false
-}
-
-// changed is when the objects of a port last changed, as far as they say.
-func (n *Node) changed(p *Port) time.Time {
-	var newest time.Time
-	later := func(t time.Time) {
-		if t.After(newest) {
-			newest = t
-		}
-	}
-	if s, ok := n.Objects.Service(p.Namespace, p.Name); ok {
-		later(s.CreationTimestamp.Time)
-	}
-	for _, s := range n.Objects.SlicesOf(p.Namespace, p.Name) {
-		later(s.CreationTimestamp.Time)
-		if t, err := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime]); err == nil {
-			later(t)
-		}
-	}
-	return newest.UTC()
 }
 
 // stalledByHealth: /healthz says that a change waits, and neither refused nor slow syncs say why.
