@@ -23,6 +23,7 @@ type auditFlags struct {
 	selector     string
 	failOn       string
 	ignore       []string
+	pods         []string
 	evidence     evidence
 	output       *output
 }
@@ -60,6 +61,7 @@ func (a *app) auditCommand() *cobra.Command {
 	fs.StringVarP(&f.selector, "selector", "l", "", "Only Services with these labels, as kubectl takes them")
 	fs.StringSliceVar(&f.ignore, "ignore", nil, "Leave out a finding everywhere (ID) or for one Service (ID=NAMESPACE/NAME); repeatable")
 	fs.StringVar(&f.failOn, "fail-on", "error", "Exit with 3 when a finding is at least this severe: "+strings.Join(failLevels, ", "))
+	fs.StringSliceVar(&f.pods, "pod", nil, "Also look into the network namespace of this pod of the node, NAMESPACE/NAME: whether somebody listens (repeatable)")
 	f.evidence.addFlags(c)
 	f.output.addFlags(c)
 	mustComplete(c, "fail-on", failLevels)
@@ -79,6 +81,7 @@ func (a *app) audit(ctx context.Context, f *auditFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	f.evidence.pods = f.pods
 	r, err := a.check(ctx, f, o)
 	if err != nil {
 		return err

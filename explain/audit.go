@@ -210,7 +210,11 @@ func auditText(r *report.Report, s report.ReportSummary) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, word))
 		}
 	}
-	add(c.OK, "as they should be")
+	if c.OK == 1 {
+		add(1, "as it should be")
+	} else {
+		add(c.OK, "as they should be")
+	}
 	add(c.Differ, "with findings")
 	add(c.Unknown, "not known")
 	add(c.Skipped, "not forwarded by a proxy")
