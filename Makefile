@@ -8,7 +8,7 @@ ALLOW    ?=
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 KREW     := sigs.k8s.io/krew/cmd/validate-krew-manifest@v0.5.0
 
-.PHONY: build test tools lint fuzz oracle lab-up lab-down lab-shell bench golden schema krew-check clean
+.PHONY: build test tools lint fuzz oracle lab-up lab-down lab-shell bench golden fixtures schema krew-check clean
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/kubectl-svcnet
@@ -46,6 +46,9 @@ bench: ## the budgets of docs/performance.md, then the benchmarks of every packa
 
 golden: ## write what the program says now into the golden files; read the diff before you commit it
 	$(GO) test ./test/e2e ./explain/render -update
+
+fixtures: ## record nodes of every kube-proxy of the list for test/recorded; minutes a version the first time (root)
+	$(GO) run ./test/recorded/cmd/record $(VERSIONS)
 
 schema: ## docs/schema from the types of package report
 	$(GO) run ./hack/schema

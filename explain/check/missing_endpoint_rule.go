@@ -2,8 +2,10 @@ package check
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -19,12 +21,13 @@ var missingEndpointRule = Check{ID: "missing-endpoint-rule", Severity: Error, Re
 		if e.first.Pod != "" {
 			who += " (pod " + e.first.Pod + ")"
 		}
+		place, evidence := p.placeOf(e)
 		out = append(out, report.Finding{
 			Object:  report.Object{Endpoint: e.address},
 			Subject: e.address,
-			Message: fmt.Sprintf("%s is a usable endpoint of %s and gets no traffic on this node", who, p.Key()),
+			Message: fmt.Sprintf("%s is a usable endpoint of %s and gets no traffic on this node%s", who, p.Key(), place),
 			Want:    percent(*e.first.Intended), Got: "0.0% at " + strings.Join(e.seen, ", "),
-			Evidence: []report.Evidence{p.objectEvidence()},
+			Evidence: append(evidence, p.objectEvidence()),
 			Causes: []string{
 				proxyStopped,
 				syncFailed,
@@ -43,4 +46,36 @@ func (e *byEndpoint) elsewhere() bool {
 		}
 	}
 	return false
+}
+
+// placeOf says what there is of the endpoint's own chain, with the rule by which the frontend's other endpoints are
+// chosen: where one for this endpoint would stand.
+func (p *Port) placeOf(e *byEndpoint) (place string, evidence []report.Evidence) {
+	for i := range e.path.Backends {
+		if all := rules(&e.path.Backends[i]); len(all) > 0 {
+			evidence = all[:1]
+			break
+		}
+	}
+	ap, err := netip.ParseAddrPort(e.address)
+	if err != nil {
+		return "", evidence
+	}
+	for _, rs := range p.On.Rulesets {
+		t := rs.Table("nat")
+		if t == nil || int(rs.Family) != p.Family {
+			continue
+		}
+		c := t.Chain(dataplane.SEPName(p.Key(), p.Protocol, ap.String()))
+		switch {
+		case c == nil:
+			continue
+		case len(c.Rules) == 0:
+			place = fmt.Sprintf(": its chain %s is empty", c.Name)
+		default:
+			place = fmt.Sprintf(": its chain %s is there, and no packet gets a translation from it", c.Name)
+		}
+		return place, append(evidence, ChainEvidence(rs, c))
+	}
+	return "", evidence
 }

@@ -208,14 +208,7 @@ func (l *ledger) claimConfig(d document, r rank) {
 		claim("localhostNodePorts", "localhostNodePorts", strconv.FormatBool(on), modeIPTables, "localhostNodePorts")
 	}
 	if d.has("nodePortAddresses") {
-		var items []string
-		list, _ := d.get("nodePortAddresses").([]any)
-		for _, item := range list {
-			if s, ok := item.(string); ok {
-				items = append(items, s)
-			}
-		}
-		l.claimNodePortAddresses(items, r, d.at("nodePortAddresses"))
+		l.claimNodePortAddresses(textList(d.get("nodePortAddresses")), r, d.at("nodePortAddresses"))
 	}
 	l.claimDetector(detector{
 		mode: d.text("detectLocalMode"), cidrs: d.text("clusterCIDR"),
@@ -251,12 +244,12 @@ func (l *ledger) readConfigz(src Source, live *span) error {
 	}
 	inner, ok := outer["kubeproxy.config.k8s.io"].(map[string]any)
 	if !ok {
-		if _, ok = outer["iptables"]; !ok {
+		if published(outer)["iptables"] == nil {
 			return fmt.Errorf("read /configz: no kubeproxy.config.k8s.io in it: not kube-proxy's answer")
 		}
 		inner = outer
 	}
-	d := document{inner, src}
+	d := document{published(inner), src}
 	l.claimConfig(d, asked)
 	for _, path := range [...][]string{
 		{"bindAddressHardFail"}, {"detectLocal"}, {"iptables", "localhostNodePorts"}, {"kind"}, {"logging"},

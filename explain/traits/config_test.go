@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -50,6 +51,35 @@ func TestConfigzOfOldVersions(t *testing.T) {
 		p := Derive(Evidence{Configz: []Source{{File: "configz", Text: tt.body}}})
 		if p.VersionText() != tt.text || p.Mode != "ipvs" {
 			t.Errorf("%s: %q %+v", tt.body, p.VersionText(), p)
+		}
+	}
+}
+
+// Up to 1.35 /configz shows kube-proxy's own form of the configuration, from 1.31 on with some fields elsewhere.
+func TestConfigzInInternalForm(t *testing.T) {
+	for _, tt := range []struct{ body, text string }{
+		{`{"kubeproxy.config.k8s.io":{"HostnameOverride":"N1","Logging":{},"BindAddressHardFail":false,"Mode":"iptables",` +
+			`"IPTables":{"MasqueradeBit":15,"MasqueradeAll":true,"LocalhostNodePorts":true,"SyncPeriod":"40s"},"IPVS":{"SyncPeriod":"30s"},"NFTables":{"MasqueradeBit":14},` +
+			`"DetectLocalMode":"ClusterCIDR","DetectLocal":{"BridgeInterface":""},"ClusterCIDR":"10.244.0.0/16,fd00:244::/32","NodePortAddresses":["192.0.2.0/24"],"OOMScoreAdj":-999}}`, "1.29 to 1.35"},
+		{`{"kubeproxy.config.k8s.io":{"Linux":{"Conntrack":{"Min":131072},"MasqueradeAll":true},"Logging":{},"HostnameOverride":"n1","BindAddressHardFail":false,"Mode":"iptables",` +
+			`"IPTables":{"MasqueradeBit":15,"LocalhostNodePorts":true},"IPVS":{"TCPTimeout":"0s"},"NFTables":{"MasqueradeBit":14},"DetectLocalMode":"ClusterCIDR",` +
+			`"DetectLocal":{"ClusterCIDRs":["10.244.0.0/16","fd00:244::/32"]},"NodePortAddresses":["192.0.2.0/24"],"SyncPeriod":"40s"}}`, "1.29 to 1.35"},
+	} {
+		p := Derive(Evidence{Configz: []Source{{File: "configz", Text: tt.body}}})
+		if p.VersionText() != tt.text || p.Mode != "iptables" || p.NodeName != "n1" || p.LocalMode != "ClusterCIDR" || !p.MasqueradeAll || p.MasqueradeMark != 0x8000 ||
+			!p.LocalhostNodePorts || len(p.NodePortAddresses) != 1 || len(p.ClusterCIDRs) != 2 {
+			t.Errorf("%s: %q %+v", tt.body, p.VersionText(), p)
+		}
+		if p.SyncPeriod != 40*time.Second {
+			t.Errorf("%s: sync period %s", tt.body, p.SyncPeriod)
+		}
+	}
+	for name, want := range map[string]string{
+		"IPTables": "iptables", "NFTables": "nftables", "IPVS": "ipvs", "ClusterCIDR": "clusterCIDR", "ClusterCIDRs": "clusterCIDRs", "TCPFinTimeout": "tcpFinTimeout",
+		"OOMScoreAdj": "oomScoreAdj", "HostnameOverride": "hostnameOverride", "MasqueradeBit": "masqueradeBit", "syncPeriod": "syncPeriod", "UDPIdleTimeout": "udpIdleTimeout", "": "",
+	} {
+		if got := publishedName(name); got != want {
+			t.Errorf("%s in files: %s, want %s", name, got, want)
 		}
 	}
 }

@@ -35,8 +35,7 @@ type toolchest struct {
 
 type program struct{ name, pkg string }
 
-// controlPlaneTools and etcdTools stay apart so that each keeps the versions that it was released with. Another
-// version of kube-proxy is one more folder and one more value here.
+// controlPlaneTools and etcdTools stay apart so that each keeps the versions that it was released with.
 var (
 	controlPlaneTools = toolchest{"kubernetes", "k8s.io/kubernetes", []program{
 		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
@@ -50,17 +49,9 @@ var (
 // Binaries builds the programs, or finds them built, in the folder svcnet-lab of the user's cache. Cold that
 // takes up to ten minutes on two cores, warm a moment. Two processes do not build at once: the second waits.
 func Binaries(ctx context.Context) (Paths, error) {
-	root, err := sourceFolder(ctx)
+	root, cache, err := places(ctx)
 	if err != nil {
 		return Paths{}, err
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return Paths{}, fmt.Errorf("find a place for the lab's binaries: %w; set HOME or XDG_CACHE_HOME", err)
-	}
-	cache = filepath.Join(cache, "svcnet-lab")
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return Paths{}, fmt.Errorf("make the folder of the lab's binaries: %w", err)
 	}
 	unlock, err := lockFile(ctx, filepath.Join(cache, "lock"))
 	if err != nil {
@@ -83,6 +74,21 @@ func Binaries(ctx context.Context) (Paths, error) {
 	}, nil
 }
 
+// places are the folder of this package, which has the modules to build, and the folder that built programs go to.
+func places(ctx context.Context) (root, cache string, err error) {
+	if root, err = sourceFolder(ctx); err != nil {
+		return "", "", err
+	}
+	if cache, err = os.UserCacheDir(); err != nil {
+		return "", "", fmt.Errorf("find a place for the lab's binaries: %w; set HOME or XDG_CACHE_HOME", err)
+	}
+	cache = filepath.Join(cache, "svcnet-lab")
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", "", fmt.Errorf("make the folder of the lab's binaries: %w", err)
+	}
+	return root, cache, nil
+}
+
 // build returns the folder that holds the programs, and the version that they are of.
 func (t toolchest) build(ctx context.Context, root, cache string) (folder, version string, err error) {
 	source := filepath.Join(root, t.folder)
@@ -99,7 +105,7 @@ func (t toolchest) build(ctx context.Context, root, cache string) (folder, versi
 		return "", "", fmt.Errorf("%s/go.mod: %w", t.folder, err)
 	}
 	hash := sha256.Sum256(bytes.Join([][]byte{mod, sum}, []byte{0}))
-	folder = filepath.Join(cache, version, fmt.Sprintf("%s-%x", t.folder, hash[:6]))
+	folder = filepath.Join(cache, version, fmt.Sprintf("%s-%x", filepath.Base(t.folder), hash[:6]))
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", "", fmt.Errorf("make the folder of the lab's binaries: %w", err)
 	}

@@ -5,7 +5,8 @@
 //
 // It needs root, Linux, iproute2 and iptables. It changes nothing of the machine: every rule, route and sysctl
 // lies in namespaces of its own. The first call builds the binaries (minutes), from the go.mod files in the
-// folders kubernetes and etcd; they stay in the user's cache folder.
+// folders kubernetes and etcd; they stay in the user's cache folder. Older versions of kube-proxy, for those who ask,
+// come from the folders below proxies.
 //
 //	l, err := lab.Up(ctx, lab.Options{Name: fmt.Sprintf("t%d", os.Getpid())})
 //	defer l.Down()
@@ -37,6 +38,7 @@
 // # The exported API
 //
 //	Binaries(ctx) (Paths, error)                     build or find etcd, kube-apiserver, kube-proxy
+//	KubeProxy(ctx, "1.29") (Proxy, error)            an older kube-proxy; (*Node).UseProxy
 //	Up(ctx, Options) (*Lab, error), (*Lab).Down()    a Lab: Name, Dir, Nodes, Client, ControlPlane; Node(name)
 //	DownLeftover(name), ReadState(name)              a lab of another process: clean up behind it, enter it
 //

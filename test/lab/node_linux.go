@@ -23,12 +23,13 @@ type Node struct {
 	lab *Lab
 	ns  *Namespace
 
-	mu     sync.Mutex
-	proxy  *process
-	mode   string                 // of kube-proxy as it was started last
-	change []func(map[string]any) // of the configuration of kube-proxy, in order
-	taken  map[netip.Addr]bool    // addresses of pods
-	last   [2]netip.Addr          // given out last, by family
+	mu      sync.Mutex
+	proxy   *process
+	program string                 // kube-proxy's path when it is not the control plane's version
+	mode    string                 // of kube-proxy as it was started last
+	change  []func(map[string]any) // of the configuration of kube-proxy, in order
+	taken   map[netip.Addr]bool    // addresses of pods
+	last    [2]netip.Addr          // given out last, by family
 }
 
 // Netns makes a node a Place.

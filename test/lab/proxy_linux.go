@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,12 +76,30 @@ func (n *Node) StartProxy(_ context.Context) error {
 	if err := os.WriteFile(n.ProxyConfig(), text, 0o600); err != nil {
 		return fmt.Errorf("start kube-proxy on node %s: %w", n.Name, err)
 	}
-	p, err := n.lab.start(n.ns, "kube-proxy on node "+n.Name, n.ProxyLog(), n.Env(), n.lab.Paths.KubeProxy, "--config="+n.ProxyConfig(), "--v=2")
+	program, err := n.linkProxy()
+	if err != nil {
+		return fmt.Errorf("start kube-proxy on node %s: %w", n.Name, err)
+	}
+	p, err := n.lab.start(n.ns, "kube-proxy on node "+n.Name, n.ProxyLog(), n.Env(), program, "--config="+n.ProxyConfig(), "--v=2")
 	if err != nil {
 		return err
 	}
 	n.proxy, n.mode = p, mode
 	return n.lab.keep(p, nil)
+}
+
+// linkProxy puts kube-proxy among the node's programs: what lists its arguments names the node's folder and not the
+// place where it happened to be built.
+func (n *Node) linkProxy() (string, error) {
+	built := n.program
+	if built == "" {
+		built = n.lab.Paths.KubeProxy
+	}
+	link := filepath.Join(n.Dir(), "bin", "kube-proxy")
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return link, os.Symlink(built, link)
 }
 
 // StopProxy ends the node's kube-proxy. Its rules stay, as they do on a real node.

@@ -39,6 +39,8 @@ var layers = []layer{
 		"what is shown stands in the report: a renderer that walks rules would show another truth"},
 	{"explain/fleet", []string{"explain/report"},
 		"many nodes are many reports"},
+	{"docs/findings", nil,
+		"pages are text, for whoever prints them"},
 	{"explain", []string{"explain", "collectors/snapshot"},
 		"the facade puts the pure packages together; it reads and prints nothing"},
 	{"redact", []string{"explain/netfilter", "collectors/snapshot"},

@@ -1,0 +1,112 @@
+// Command record records nodes for the tests of package recorded: it starts each version of kube-proxy on a node of
+// package lab that has the same objects, and keeps what svcnet collects there.
+//
+//	record [-out test/recorded/testdata] [VERSION...]
+//
+// VERSION is a minor version such as 1.29; all of them are recorded when none is given. It needs root and Linux, and is
+// run in the root of the repository. Versions that were never built on the machine take some minutes each.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/svcnet/svcnet/test/lab"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	out := flag.String("out", filepath.Join("test", "recorded", "testdata"), "`folder` to write the recordings to")
+	flag.Parse()
+	if err := record(ctx, *out, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "record:", err)
+		os.Exit(1)
+	}
+}
+
+// record records the wanted versions, all when there are none, one after the other on one lab: their objects are the
+// same to the byte.
+func record(ctx context.Context, out string, wanted []string) (err error) {
+	if _, err := os.Stat(out); err != nil {
+		return fmt.Errorf("find the folder of the recordings: %w; run this in the root of the repository", err)
+	}
+	proxies, err := build(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	temp, err := os.MkdirTemp("", "svcnet-record-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
+	svcnet := filepath.Join(temp, "svcnet")
+	if said, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", svcnet, "./cmd/kubectl-svcnet").CombinedOutput(); err != nil {
+		return fmt.Errorf("build svcnet: %w: %s", err, said)
+	}
+	s, err := newStage(ctx, svcnet, temp)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.lab.Down()) }()
+	for _, p := range proxies {
+		fmt.Fprintln(os.Stderr, "recording kube-proxy", p.Version)
+		if err := s.record(ctx, p, filepath.Join(out, folderOf(p.Version))); err != nil {
+			return fmt.Errorf("record kube-proxy %s: %w", p.Version, err)
+		}
+	}
+	return nil
+}
+
+// folderOf names a recording: "kube-proxy-1.29-iptables-nft" for v1.29.6.
+func folderOf(version string) string {
+	return fmt.Sprintf("kube-proxy-%s-iptables-%s", minorOf(version), lab.NFT)
+}
+
+func minorOf(version string) string {
+	minor := strings.TrimPrefix(version, "v")
+	return minor[:strings.LastIndexByte(minor, '.')]
+}
+
+// versions are the minor versions beside the control plane's own, oldest first: what one leaves in the kernel beside
+// rules (counters of nfacct, since 1.31), an older one would not have.
+var versions = []string{"1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35"}
+
+// build builds the wanted versions, or finds them built.
+func build(ctx context.Context, wanted []string) ([]lab.Proxy, error) {
+	fmt.Fprintln(os.Stderr, "looking for the binaries; building those of one version takes minutes the first time")
+	paths, err := lab.Binaries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	newest := minorOf(paths.Version)
+	for _, w := range wanted {
+		if w != newest && !slices.Contains(versions, w) {
+			return nil, fmt.Errorf("there is no kube-proxy %s: %s, %s", w, strings.Join(versions, ", "), newest)
+		}
+	}
+	var out []lab.Proxy
+	for _, minor := range versions {
+		if len(wanted) > 0 && !slices.Contains(wanted, minor) {
+			continue
+		}
+		p, err := lab.KubeProxy(ctx, minor)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	if len(wanted) == 0 || slices.Contains(wanted, newest) {
+		out = append(out, lab.Proxy{Path: paths.KubeProxy, Version: paths.Version})
+	}
+	return out, nil
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/svcnet/svcnet/test/lab"
+)
+
+// A stage is a lab with the objects on it, and no kube-proxy yet.
+type stage struct {
+	lab  *lab.Lab
+	node *lab.Node // the one that is recorded
+	pods map[string]*lab.Pod
+	// svcnet is the program that collects, temp a folder for what is in between.
+	svcnet, temp string
+}
+
+func newStage(ctx context.Context, svcnet, temp string) (*stage, error) {
+	l, err := lab.Up(ctx, lab.Options{Name: "recorded", Nodes: len(zones), NoProxy: true})
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{lab: l, node: l.Node(recordedNode), pods: map[string]*lab.Pod{}, svcnet: svcnet, temp: temp}
+	if err := s.set(ctx); err != nil {
+		return nil, errors.Join(err, l.Down())
+	}
+	return s, nil
+}
+
+// set writes the objects and makes the pods.
+func (s *stage) set(ctx context.Context) error {
+	if err := s.removeSentinel(ctx); err != nil {
+		return err
+	}
+	for i, zone := range zones {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"topology.kubernetes.io/zone":%q}}}`, zone)
+		if err := s.lab.Patch(ctx, "Node", "", s.lab.Nodes[i].Name, "", patch); err != nil {
+			return err
+		}
+	}
+	err := s.lab.Apply(ctx, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}})
+	if err != nil {
+		return err
+	}
+	if err := s.addPods(ctx); err != nil {
+		return err
+	}
+	for i := range scenes {
+		service, err := scenes[i].service(i + 1)
+		if err != nil {
+			return err
+		}
+		slices, err := scenes[i].slices(s.pods)
+		if err != nil {
+			return err
+		}
+		if err := s.lab.Apply(ctx, service, slices); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeSentinel takes the lab's own Service away: nothing serves it.
+func (s *stage) removeSentinel(ctx context.Context) error {
+	for _, o := range [][2]string{{"Service", "sentinel"}, {"EndpointSlice", "sentinel-ipv4"}, {"EndpointSlice", "sentinel-ipv6"}} {
+		if err := s.lab.Delete(ctx, o[0], "svcnet-lab", o[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) addPods(ctx context.Context) error {
+	for _, p := range places {
+		pod, err := s.lab.AddPod(ctx, p.spec())
+		if err != nil {
+			return err
+		}
+		s.pods[p.name] = pod
+		for _, at := range []struct {
+			protocol corev1.Protocol
+			port     int
+		}{{corev1.ProtocolTCP, 8080}, {corev1.ProtocolTCP, 9090}, {corev1.ProtocolUDP, 5353}} {
+			if _, err := pod.Serve(at.protocol, at.port); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// record starts a kube-proxy on the node, has it used a little, and collects.
+func (s *stage) record(ctx context.Context, p lab.Proxy, folder string) error {
+	if err := s.clear(ctx); err != nil {
+		return err
+	}
+	s.node.UseProxy(p.Path)
+	if err := s.node.StartProxy(ctx); err != nil {
+		return err
+	}
+	if err := s.waitProgrammed(ctx); err != nil {
+		return err
+	}
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	bundle := filepath.Join(s.temp, minorOf(p.Version)+".tar.gz")
+	// The host name is the machine's, and a node's is mostly its own.
+	named := []string{"unshare", "--uts", "sh", "-c", `hostname "$0" && exec "$@"`, recordedNode}
+	if _, err := s.node.Run(ctx, "", append(named, s.svcnet, "collect", "-o", bundle)...); err != nil {
+		return err
+	}
+	if err := s.node.StopProxy(); err != nil {
+		return err
+	}
+	return unpack(ctx, bundle, folder)
+}
+
+// clear takes away what the version before left on the node: rules, connections, and its log.
+func (s *stage) clear(ctx context.Context) error {
+	if _, err := s.node.Run(ctx, "", "nft", "flush", "ruleset"); err != nil {
+		return err
+	}
+	if _, err := s.node.Run(ctx, "", "conntrack", "-F"); err != nil {
+		return err
+	}
+	if err := os.Remove(s.node.ProxyLog()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// programmed is in the rules of both families once kube-proxy has written them. What it writes first is everything.
+const programmed = `--comment "store/web:http cluster IP"`
+
+// patience is how long kube-proxy may take to write its rules after it was started. It waits up to 30 s for its Node.
+const patience = time.Minute
+
+func (s *stage) waitProgrammed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, command := range []string{"iptables-save", "ip6tables-save"} {
+		if err := s.until(ctx, command+" shows the rules of kube-proxy", func() error {
+			rules, err := s.node.Run(ctx, "", command, "-t", "nat")
+			if err == nil && !strings.Contains(rules, programmed) {
+				err = errors.New("they are not there")
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return s.until(ctx, "kube-proxy says that it is healthy", func() error {
+		_, err := s.node.Get(ctx, "http://127.0.0.1:10256/healthz")
+		return err
+	})
+}
+
+// until asks again and again.
+func (s *stage) until(ctx context.Context, what string, ask func() error) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ask()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w; the log of kube-proxy is %s", what, err, s.node.ProxyLog())
+		case <-tick.C:
+		}
+	}
+}
+
+// connect makes a few connections, so that the node has such: over a cluster IP, node port and load balancer, by TCP
+// and UDP, in both families, and one that sticks.
+func (s *stage) connect(ctx context.Context) error {
+	client := s.pods["client-1"]
+	for _, c := range []struct {
+		from     lab.Place
+		protocol corev1.Protocol
+		service  string
+		to       string // with %d for the Service's number
+	}{
+		{client, corev1.ProtocolTCP, "web", "10.96.1.%d:80"},
+		{client, corev1.ProtocolTCP, "web", "[fd00:96::10%d]:80"},
+		{client, corev1.ProtocolUDP, "dns", "10.96.1.%d:53"},
+		{client, corev1.ProtocolTCP, "sticky", "10.96.1.%d:80"},
+		{s.lab.Client, corev1.ProtocolTCP, "node-port", "172.30.0.11:31%d0"},
+		{s.lab.Client, corev1.ProtocolTCP, "balancer-local", "198.51.100.%d:80"},
+	} {
+		to, err := netip.ParseAddrPort(fmt.Sprintf(c.to, numberOf(c.service)))
+		if err != nil {
+			return err
+		}
+		answer, err := s.lab.Dial(ctx, c.from, c.protocol, to, lab.DialOptions{})
+		if err != nil {
+			return err
+		}
+		if answer.Outcome != lab.Answered {
+			return fmt.Errorf("connect from %s to %s of Service %s: %s", c.from, to, c.service, answer.Outcome)
+		}
+	}
+	return nil
+}
+
+// numberOf is the place of a Service among the scenes, from 1.
+func numberOf(service string) int {
+	for i := range scenes {
+		if scenes[i].name == service {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// unpack puts a bundle into the folder, in the place of an earlier one.
+func unpack(ctx context.Context, bundle, folder string) error {
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	if said, err := exec.CommandContext(ctx, "tar", "xzf", bundle, "--no-same-owner", "-C", folder).CombinedOutput(); err != nil {
+		return fmt.Errorf("unpack %s: %w: %s", bundle, err, said)
+	}
+	return nil
+}
