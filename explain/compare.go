@@ -23,7 +23,7 @@ const (
 // compare sets the paths of a cell beside what the objects ask for: every backend gets its intended share and
 // its state, and those that should get traffic and do not are added to the first path.
 func (m *model) compare(c *cell, paths []report.Path) {
-	if c.port == nil || c.port.EndpointsUnknown || len(paths) == 0 || m.unread(familyOf(c.dst.Addr())) != "" || m.contested(c.at, c.proto) {
+	if c.port == nil || c.port.EndpointsUnknown || c.port.ByChance || len(paths) == 0 || m.unread(familyOf(c.dst.Addr())) != "" || m.contested(c.at, c.proto) {
 		return
 	}
 	want := m.asked(c, paths)

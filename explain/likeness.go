@@ -108,7 +108,7 @@ func (l *likeness) host(h *host.Host) {
 // of is the kind of a service port: ports of one kind fare alike. ok is false for a port that is like no other. The
 // bytes hold until the next call.
 func (l *likeness) of(sp *intent.ServicePort) (kind []byte, ok bool) {
-	if l.never || sp.EndpointsUnknown || len(sp.SourceRanges) > 0 || len(sp.Usable) == 0 {
+	if l.never || sp.EndpointsUnknown || sp.ByChance || len(sp.SourceRanges) > 0 || len(sp.Usable) == 0 {
 		return nil, false
 	}
 	b := l.key[:0]

@@ -114,7 +114,7 @@ var localPolicyNoLocalEndpoints = Check{
 	Title: "Local policies without an endpoint on this node",
 	Port: func(p *Port) []report.Finding {
 		policies := p.policies()
-		ready := p.readyNodes()
+		ready := p.usableNodes()
 		if len(policies) == 0 || len(ready) == 0 || len(p.Local) > 0 {
 			return nil
 		}
@@ -129,13 +129,12 @@ var localPolicyNoLocalEndpoints = Check{
 	},
 }
 
-// readyNodes are the nodes of the ready endpoints, each once.
-func (p *Port) readyNodes() []string {
+// usableNodes are the nodes of the endpoints that may get traffic from somewhere, each once: ready ones or, where none is,
+// those that still serve while they terminate.
+func (p *Port) usableNodes() []string {
 	var out []string
-	for i := range p.Endpoints {
-		if e := &p.Endpoints[i]; e.Ready && !slices.Contains(out, e.NodeName) {
-			out = append(out, e.NodeName)
-		}
+	for _, i := range p.Usable {
+		out = once(out, p.Endpoints[i].NodeName)
 	}
 	return out
 }

@@ -16,6 +16,7 @@ var xtablesLockContention = Check{
 	Node: func(n *Node) []report.Finding {
 		t := n.lockTrouble()
 		if !t.lasts() || !t.current(n) && n.behind() == nil {
+			n.silentProxy()
 			return nil
 		}
 		return []report.Finding{{

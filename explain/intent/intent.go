@@ -32,6 +32,9 @@ type ServicePort struct {
 	Usable []int
 	// EndpointsUnknown is true when the evidence holds neither EndpointSlices nor Endpoints at all.
 	EndpointsUnknown bool
+	// ByChance is true when two copies of an endpoint differ in what matters and chance decides, with every sync of
+	// kube-proxy's anew, which of them counts: what the lists say is then one possibility.
+	ByChance bool
 	// NodePort and HealthCheckNodePort are 0 when there is none.
 	NodePort            int
 	HealthCheckNodePort int

@@ -292,6 +292,10 @@ func (b *planner) add(sp *ServicePort, list *endpointList, ep Endpoint) {
 	if replaces {
 		list.all[i] = ep
 	}
+	if differs := have.Ready != ep.Ready || have.Terminating != ep.Terminating || have.Serving != ep.Serving || have.Local != ep.Local; differs {
+		// Slices come out of a Go map: which copy is read last is chance, unless the rule makes up for it.
+		sp.ByChance = sp.ByChance || !b.release.does(notTerminatingWins) || have.Terminating == ep.Terminating
+	}
 	text := fmt.Sprintf("%s is listed twice for %s, in %s and %s", key, sp.Key(), have.Slice, ep.Slice)
 	if have.Pod != ep.Pod {
 		text += fmt.Sprintf(" (pods %s and %s)", orNone(have.Pod), orNone(ep.Pod))
