@@ -8,7 +8,7 @@ ALLOW    ?=
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 KREW     := sigs.k8s.io/krew/cmd/validate-krew-manifest@v0.5.0
 
-.PHONY: build test tools lint fuzz oracle lab-up lab-down lab-shell bench golden fixtures schema krew-check clean
+.PHONY: build test tools lint fuzz full oracle lab-up lab-down lab-shell bench golden fixtures schema krew-check clean
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/kubectl-svcnet
@@ -24,6 +24,10 @@ lint: ## golangci-lint, built by go run: minutes when cold, then from the build 
 
 fuzz: ## every fuzz target for FUZZTIME
 	$(GO) run ./hack/fuzz -time $(FUZZTIME)
+
+full: ## audits against the real kube-proxy, whole: 300 random sets of objects, 1,000 random changes; docs/proof.md has the results (root, more than an hour)
+	SVCNET_AUDIT_SETS=300 $(GO) test -count=1 -timeout 0 -run TestRandomObjects -v ./test/audit
+	SVCNET_MUTANTS=1000 $(GO) test -count=1 -timeout 0 -run TestMutants -v ./test/audit
 
 oracle: ## random rules and packets against this machine's kernel, for as long as one likes (root)
 	SVCNET_ORACLE_FOR=$${SVCNET_ORACLE_FOR:-1h} $(GO) test -count=1 -timeout 0 -run TestKernel -v ./test/oracle

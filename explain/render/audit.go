@@ -19,6 +19,10 @@ func Report(w io.Writer, r *report.Report, o Options) error {
 		p.blank()
 		p.findingGroup(g, 0)
 	}
+	if len(r.Findings) > 0 {
+		p.blank()
+		p.write("", "", 2, line{}.prose(faint, "`svcnet explain ID` says more about a finding: what it means, how to confirm it by hand, how to fix it."))
+	}
 	if len(r.Unknown) > 0 {
 		p.blank()
 		p.write("", "", 0, line{}.cell(strong, "Not known"))
