@@ -176,8 +176,8 @@ func explained(fs []report.Finding) {
 		if fs[i].CausedBy == "" && by[fs[i].ID] != fs[i].ID {
 			fs[i].CausedBy = by[fs[i].ID]
 		}
-		// What is critical is the cause.
-		if cause := Lookup(fs[i].CausedBy); cause != nil && cause.Severity == Critical && fs[i].Severity == Critical {
+		// What a check raised to critical is not worse than its cause says already.
+		if cause := Lookup(fs[i].CausedBy); cause != nil && cause.Severity == Critical && fs[i].Severity == Critical && Lookup(fs[i].ID).Severity != Critical {
 			fs[i].Severity = Error
 		}
 	}

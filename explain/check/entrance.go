@@ -92,3 +92,44 @@ func protocolNumber(name string) uint8 {
 	}
 	return netfilter.ProtoTCP
 }
+
+// gate is a chain that kube-proxy keeps for all Services, with what there is of it.
+type gate struct {
+	rules *netfilter.Ruleset
+	chain *netfilter.Chain
+}
+
+// gates are the shared chains of a table in the port's family, in the rulesets that have any.
+func (p *Port) gates(table string, names ...string) []gate {
+	var out []gate
+	for _, rs := range p.On.Rulesets {
+		t := rs.Table(table)
+		if t == nil || int(rs.Family) != p.Family {
+			continue
+		}
+		for _, name := range names {
+			if c := t.Chain(name); c != nil {
+				out = append(out, gate{rs, c})
+			}
+		}
+	}
+	return out
+}
+
+// at says where a rule would have to stand, as evidence, and whether all that is there is empty.
+func at(gates []gate) (evidence []report.Evidence, empty string) {
+	for _, g := range gates {
+		e := ChainEvidence(g.rules, g.chain)
+		switch n := len(g.chain.Rules); n {
+		case 0:
+			e.Text += " (no rules)"
+			empty = g.chain.Name
+		case 1:
+			e.Text += " (1 rule, none for it)"
+		default:
+			e.Text += fmt.Sprintf(" (%d rules, none for it)", n)
+		}
+		evidence = append(evidence, e)
+	}
+	return evidence, empty
+}

@@ -26,7 +26,7 @@ var iptablesBackendSplit = Check{
 		}
 		return out
 	},
-	Explains: []string{"missing-service-rule"},
+	Explains: []string{"missing-service-rule", "proxy-sync-failed"},
 }
 
 // writers are the chains that only kube-proxy and only kubelet make, the first of each in one backend.

@@ -30,6 +30,12 @@ var refusalMissing = Check{
 				Remedy:   restartProxy,
 			}
 			f.Message = fmt.Sprintf("connections of %s to %s (%s) ought to meet a %s and do not", clientWords(first), frontend(first), p.Key(), want)
+			gates := []string{"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES"}
+			if want == report.ResultDrop {
+				gates = append(gates, "KUBE-PROXY-FIREWALL")
+			}
+			where, _ := at(p.gates("filter", gates...))
+			f.Evidence = append(f.Evidence, where...)
 			switch {
 			case translates(first.Result):
 				if want == report.ResultDrop {

@@ -17,22 +17,34 @@ var missingServiceRule = Check{
 		return unserved(p, "is not programmed on this node: packets pass untranslated", report.ResultNoMatch)
 	},
 	Fold: func(n *Node, found []report.Finding) []report.Finding {
-		served := 0
-		for i := range n.Ports {
-			if len(n.Ports[i].Usable) > 0 {
-				served++
+		// By family: ip6tables is a program and a restore of its own.
+		var out []report.Finding
+		for _, family := range []int{4, 6} {
+			served := 0
+			for i := range n.Ports {
+				if p := &n.Ports[i]; p.Family == family && len(p.Usable) > 0 {
+					served++
+				}
 			}
+			var of []report.Finding
+			for _, f := range found {
+				if isIPv6 := strings.Contains(f.Subject, "["); isIPv6 == (family == 6) {
+					of = append(of, f)
+				}
+			}
+			if len(of) < 2 || len(of) < served {
+				out = append(out, of...)
+				continue
+			}
+			f := of[0]
+			f.Severity = Critical
+			f.Object = report.Object{}
+			f.Message = fmt.Sprintf("none of %d service ports with ready endpoints is programmed on this node for IPv%d: packets to all Services pass untranslated", len(of), family)
+			f.Want = "rules for every Service"
+			f.Got = "none: packets pass untranslated"
+			out = append(out, f)
 		}
-		if len(found) < 2 || len(found) < served {
-			return found
-		}
-		f := found[0]
-		f.Severity = Critical
-		f.Object = report.Object{}
-		f.Message = fmt.Sprintf("none of %d service ports with ready endpoints is programmed on this node: packets to all Services pass untranslated", len(found))
-		f.Want = "rules for every Service"
-		f.Got = "none: packets pass untranslated"
-		return []report.Finding{f}
+		return out
 	},
 }
 
@@ -69,9 +81,15 @@ func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 				continue
 			}
 			evidence, message := verdict(first), fmt.Sprintf("%s (%s) %s", frontend(first), p.Key(), what)
-			if e, ok := p.entrance(first); ok && r == report.ResultNoMatch {
+			if e, ok := p.entrance(first); r == report.ResultNoMatch && ok {
 				evidence = append(evidence, RuleEvidence(e.rules, e.rule))
 				message = fmt.Sprintf("packets to %s (%s) pass untranslated: %s", frontend(first), p.Key(), e.leadsTo())
+			} else if r == report.ResultNoMatch {
+				where, empty := at(p.gates("nat", "KUBE-SERVICES"))
+				evidence = append(evidence, where...)
+				if empty != "" {
+					message += fmt.Sprintf(" (%s is empty)", empty)
+				}
 			}
 			return []report.Finding{{
 				Subject:  frontend(first),
