@@ -171,7 +171,7 @@ func (o *AuditOptions) count(m *model, r *report.Report) report.ServiceCount {
 
 // conclude counts findings and says the verdict.
 func conclude(r *report.Report) {
-	s := report.ReportSummary{Unknown: len(r.Unknown)}
+	s := report.AuditSummary{Unknown: len(r.Unknown)}
 	for i := range r.Findings {
 		switch r.Findings[i].Severity {
 		case check.Critical:
@@ -197,7 +197,7 @@ func conclude(r *report.Report) {
 }
 
 // auditText is the summary line.
-func auditText(r *report.Report, s report.ReportSummary) string {
+func auditText(r *report.Report, s report.AuditSummary) string {
 	where := "on a node that the evidence does not name"
 	if r.Node != "" {
 		where = "on " + r.Node

@@ -57,8 +57,8 @@ func (n *Node) servesPods(bridge string) bool {
 	})
 }
 
-// seesBridges is false where nothing says which bridges there are, which makes the running check unknown.
-func (n *Node) seesBridges() bool { return n.NeedsAny(Links, Bridges) }
+// seesBridges makes the running check unknown where nothing says which bridges there are.
+func (n *Node) seesBridges() { n.NeedsAny(Links, Bridges) }
 
 // names are the interfaces' names.
 func names(links []*host.Link) []string {

@@ -17,10 +17,10 @@ type Report struct {
 	// Findings, worst first.
 	Findings []Finding `json:"findings"`
 	// Unknown are the checks that could not be answered, by id.
-	Unknown []Unknown     `json:"unknown"`
-	Sources []Source      `json:"sources"`
-	Summary ReportSummary `json:"summary"`
-	Verdict Verdict       `json:"verdict"`
+	Unknown []Unknown    `json:"unknown"`
+	Sources []Source     `json:"sources"`
+	Summary AuditSummary `json:"summary"`
+	Verdict Verdict      `json:"verdict"`
 }
 
 // ServiceCount counts Services by what the audit says of them. Total = OK + Differ + Unknown + Skipped.
@@ -37,8 +37,8 @@ type ServiceCount struct {
 	Skipped int `json:"skipped"`
 }
 
-// ReportSummary counts findings by severity, and checks that could not be answered.
-type ReportSummary struct {
+// AuditSummary counts findings by severity, and checks that could not be answered.
+type AuditSummary struct {
 	Critical int    `json:"critical"`
 	Error    int    `json:"error"`
 	Warning  int    `json:"warning"`

@@ -59,7 +59,7 @@ type Event struct {
 
 // When is the time of an event, which lacks its year: that of the last such day before at, or up to a day after,
 // because a log may be in another zone. It is false for an event without a time.
-func (e Event) When(at time.Time) (time.Time, bool) { return klogTime(e.Time, at) }
+func (ev Event) When(at time.Time) (time.Time, bool) { return klogTime(ev.Time, at) }
 
 // klogTime reads a klog time.
 func klogTime(s string, at time.Time) (time.Time, bool) {
