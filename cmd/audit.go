@@ -163,7 +163,7 @@ func (a *app) check(ctx context.Context, f *auditFlags, o explain.AuditOptions) 
 		if first != nil {
 			return explain.Settled(first, r), nil
 		}
-		if len(r.Findings) == 0 {
+		if !explain.MaySettle(r) {
 			return r, nil
 		}
 		first = r

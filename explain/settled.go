@@ -25,6 +25,13 @@ func Settled(first, second *report.Report) *report.Report {
 	return &r
 }
 
+// MaySettle tells whether an audit of a live node found anything that may be gone with a second look a moment later.
+func MaySettle(r *report.Report) bool {
+	return slices.ContainsFunc(r.Findings, func(f report.Finding) bool {
+		return f.Severity != check.Info && check.Lookup(f.ID).MaySettle()
+	})
+}
+
 func sameFinding(a, b *report.Finding) bool {
 	return a.ID == b.ID && a.Object == b.Object && a.Subject == b.Subject
 }

@@ -183,6 +183,10 @@ func explained(fs []report.Finding) {
 	}
 }
 
+// MaySettle tells whether what a check finds may be kube-proxy at work on a change, and gone a moment later: it compares
+// rules with objects.
+func (c *Check) MaySettle() bool { return c.Rests == onGrid }
+
 // Findings are those of other checks.
 type Findings []report.Finding
 

@@ -28,7 +28,15 @@ func main() {
 	services := flag.Int("services", 10000, "number of Services")
 	endpoints := flag.Int("endpoints", 5, "endpoints of each")
 	rounds := flag.Int("rounds", 5, "rounds of which the median counts")
+	alone := flag.Int("audit", 0, "only audit a cluster of that many Services, and print the CPU times of audit and decoding")
 	flag.Parse()
+	if *alone > 0 {
+		if err := auditAlone(*alone, *endpoints); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(*services, *endpoints, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -59,7 +67,6 @@ func run(services, endpoints, rounds int) error {
 	namespace, name := scale.Service(services / 2)
 	options := explain.TraceOptions{Namespace: namespace, Service: name}
 
-	lists, bigLists := scale.Lists(services, endpoints), scale.Lists(5*services, endpoints)
 	var unit, parse, trace, cold, coldBig, audit, decode, auditBig, decodeBig figures
 	for range rounds {
 		d, err := awk(file)
@@ -76,15 +83,14 @@ func run(services, endpoints, rounds int) error {
 			return err
 		}
 		for _, a := range []struct {
-			text          []byte
-			lists         map[string][]byte
+			services      int
 			audit, decode *figures
-		}{{small, lists, &audit, &decode}, {big, bigLists, &auditBig, &decodeBig}} {
-			*a.audit = append(*a.audit, cpu(func() { err = audited(a.text, a.lists) }))
+		}{{services, &audit, &decode}, {5 * services, &auditBig, &decodeBig}} {
+			whole, objects, err := auditInChild(a.services, endpoints)
 			if err != nil {
 				return err
 			}
-			*a.decode = append(*a.decode, cpu(func() { decoded(a.lists) }))
+			*a.audit, *a.decode = append(*a.audit, whole), append(*a.decode, objects)
 		}
 		// Memory that the process has not had before costs page faults: both sizes start without any, as a
 		// command does that has just been started.
@@ -141,6 +147,33 @@ func traced(text []byte, o explain.TraceOptions) error {
 	if err == nil && len(t.Paths) == 0 {
 		err = fmt.Errorf("trace: no paths")
 	}
+	return err
+}
+
+// auditInChild audits in a process of its own: how much the garbage collector has to do depends on what else the process
+// keeps, and an audit's process keeps nothing else.
+func auditInChild(services, endpoints int) (whole, objects time.Duration, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, 0, err
+	}
+	out, err := exec.Command(self, "-audit", fmt.Sprint(services), "-endpoints", fmt.Sprint(endpoints)).Output()
+	if err != nil {
+		return 0, 0, fmt.Errorf("audit %d Services: %w", services, err)
+	}
+	if _, err := fmt.Sscan(string(out), &whole, &objects); err != nil {
+		return 0, 0, fmt.Errorf("audit %d Services: %q: %w", services, out, err)
+	}
+	return whole, objects, nil
+}
+
+// auditAlone prints the CPU times of an audit and of decoding its objects, in nanoseconds.
+func auditAlone(services, endpoints int) error {
+	text, lists := scale.IPTablesSave(services, endpoints), scale.Lists(services, endpoints)
+	var err error
+	objects := cpu(func() { decoded(lists) })
+	whole := cpu(func() { err = audited(text, lists) })
+	fmt.Println(int64(whole), int64(objects))
 	return err
 }
 
