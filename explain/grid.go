@@ -41,10 +41,42 @@ func (m *model) grid(ports []*intent.ServicePort, o TraceOptions) []report.Path 
 		for _, c := range m.clients(r.port, r.at) {
 			if o.from(c.Class) {
 				out = append(out, m.class(c, r.port, r.at)...)
+				if c.Class == intent.Hairpin {
+					out = append(out, m.otherHairpins(c, r.port, r.at)...)
+				}
 			}
 		}
 	}
 	return out
+}
+
+// otherHairpins are the backends on this node, beside the first, that do not fare as they ought when they reach themselves:
+// each has a rule of its own for that. Those that do fare well are as the first one, and not shown again.
+func (m *model) otherHairpins(first client, sp *intent.ServicePort, at intent.Frontend) []report.Path {
+	var out []report.Path
+	seen := map[netip.Addr]bool{first.Addr: true}
+	for i := range sp.Endpoints {
+		a := sp.Endpoints[i].Addr
+		if seen[a] || len(seen) > maxRepresentatives || !m.isLocalPod(a) {
+			continue
+		}
+		seen[a] = true
+		c := m.cell(m.client(intent.Hairpin, a, netip.Prefix{}), sp, at)
+		if paths := m.paths(&c, m.walk(&c, nil)); slices.ContainsFunc(paths, odd) {
+			out = append(out, paths...)
+		}
+	}
+	return out
+}
+
+// odd tells whether a path is not the intended one.
+func odd(p report.Path) bool {
+	if p.Intended == nil || p.Result != p.Intended.Result || len(p.Uncertain) > 0 {
+		return p.Intended != nil
+	}
+	return slices.ContainsFunc(p.Backends, func(b report.Backend) bool {
+		return b.State != stateOK || b.Result != p.Result || b.Masquerade != nil && b.MasqueradeIntended != nil && *b.Masquerade != *b.MasqueradeIntended
+	})
 }
 
 func loopbackLast(a, b netip.Addr) int {

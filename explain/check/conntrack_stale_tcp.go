@@ -35,7 +35,7 @@ var conntrackStaleTCP = Check{
 		n := countFlows(stale)
 		return []report.Finding{{
 			Object:  endpointWhereOne(stale),
-			Subject: dialledAddrs(stale, p.Protocol),
+			Subject: dialledAddrs(stale, p.Protocol) + " to " + several(goesTo(stale)),
 			Message: fmt.Sprintf("%s in use to %s %s to %s, which is no endpoint of %s: if the pod is gone, the clients wait for answers until they time out (%s)",
 				plural(n, "connection"), dialledAddrs(stale, p.Protocol), goOrGoes(n), several(goesTo(stale)), p.Key(), p.On.freshness(stale, p.On.tcpTimeout)),
 			Want: "connections to endpoints of the Service, or closed", Got: fmt.Sprintf("%s to %s", plural(n, "connection"), several(goesTo(stale))),

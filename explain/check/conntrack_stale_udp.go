@@ -25,7 +25,7 @@ var conntrackStaleUDP = Check{
 		n := countFlows(stale)
 		return []report.Finding{{
 			Object:  endpointWhereOne(stale),
-			Subject: dialledAddrs(stale, p.Protocol),
+			Subject: dialledAddrs(stale, p.Protocol) + " to " + several(goesTo(stale)),
 			Message: fmt.Sprintf("%s to %s still %s to %s, which is no endpoint of %s: what the clients send there is lost (%s)",
 				plural(n, "flow"), dialledAddrs(stale, p.Protocol), goOrGoes(n), several(goesTo(stale)), p.Key(), p.On.freshness(stale, udpTimeout)),
 			Want: "flows to endpoints of the Service only", Got: fmt.Sprintf("%s to %s", plural(n, "flow"), several(goesTo(stale))),

@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -177,8 +178,8 @@ func obstaclesOn(p *Port, path *report.Path) []*Obstacle {
 	case report.ResultNoRoute, report.ResultMartian, report.ResultAcceptedUndelivered:
 		return []*Obstacle{onRequest(p, path)}
 	}
-	if path.Result == report.ResultNoMatch && untracked(path) && p.On.Has(Addrs) {
-		return []*Obstacle{onRequest(p, path)}
+	if path.Result == report.ResultNoMatch && untracked(path) && p.On.Has(Addrs) || path.Result == report.ResultUntrackedLocal && p.nobodyListens(path) {
+		return []*Obstacle{byNotrack(p, path)}
 	}
 	if !translates(path.Result) {
 		return nil
@@ -222,6 +223,26 @@ func onRequest(p *Port, path *report.Path) *Obstacle {
 	return o
 }
 
+// nobodyListens tells whether packets to a frontend that are delivered on this node meet no process there. A cache that
+// listens on a service address, such as NodeLocal DNS, takes such packets out of connection tracking on purpose.
+func (p *Port) nobodyListens(path *report.Path) bool {
+	a, err := netip.ParseAddr(path.Frontend.Address)
+	return err == nil && p.On.Has(Sockets) && p.On.Host.Listener(protocolNumber(path.Frontend.Protocol), a, uint16(path.Frontend.Port)) == nil
+}
+
+// byNotrack is the obstacle that a rule in the raw table makes: what is not tracked is not translated.
+func byNotrack(p *Port, path *report.Path) *Obstacle {
+	o := onRequest(p, path)
+	for i := range path.Hops {
+		if h := &path.Hops[i]; h.Table == "raw" {
+			e := h.Evidence
+			e.Text = h.Text
+			o.Table, o.Chain, o.Text, o.Rule = h.Table, h.Chain, h.Text, &e
+		}
+	}
+	return o
+}
+
 func onReply(p *Port, path *report.Path, b *report.Backend, r *report.Reply) *Obstacle {
 	if r == nil || r.Result == report.ReplyDelivered || r.Result == report.ReplyUnknown {
 		return nil
@@ -255,6 +276,8 @@ func (o *Obstacle) Verb() string {
 		return "discarded by the kernel's address checks"
 	case string(report.ResultAcceptedUndelivered):
 		return "let through untranslated"
+	case string(report.ResultNoMatch), string(report.ResultUntrackedLocal):
+		return "taken out of connection tracking, and so never translated"
 	case string(report.ReplyUntranslated), string(report.ReplyBypasses):
 		return "not translated back"
 	}

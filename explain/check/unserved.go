@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -85,7 +86,11 @@ func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 				evidence = append(evidence, RuleEvidence(e.rules, e.rule))
 				message = fmt.Sprintf("packets to %s (%s) pass untranslated: %s", frontend(first), p.Key(), e.leadsTo())
 			} else if r == report.ResultNoMatch {
-				where, empty := at(p.gates("nat", "KUBE-SERVICES"))
+				shared := "KUBE-SERVICES"
+				if first.Frontend.Kind == string(intent.NodePort) {
+					shared = "KUBE-NODEPORTS"
+				}
+				where, empty := at(p.gates("nat", shared))
 				evidence = append(evidence, where...)
 				if empty != "" {
 					message += fmt.Sprintf(" (%s is empty)", empty)

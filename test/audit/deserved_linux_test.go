@@ -35,7 +35,8 @@ func (w *world) deserved(node string) map[verdict]bool {
 			}
 		}
 		if s.Spec.TrafficDistribution != nil {
-			out[verdict{"topology-hints-absent", s.Name}] = s.unhinted()
+			// Hints are for Cluster policies: where every way in is Local nobody goes by them.
+			out[verdict{"topology-hints-absent", s.Name}] = s.unhinted() && !s.localOnly()
 		}
 		for _, a := range s.Spec.ExternalIPs {
 			if !s.has(familyOf(a)) {
@@ -114,6 +115,13 @@ func (s *worldService) unhinted() bool {
 		}
 	}
 	return false
+}
+
+// localOnly tells whether a Service is dialled under a Local policy alone.
+func (s *worldService) localOnly() bool {
+	internal := s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
+	outside := s.reachable(corev1.IPv4Protocol) || s.reachable(corev1.IPv6Protocol)
+	return internal && !outside
 }
 
 func offers(sl discoveryv1.EndpointSlice, p corev1.ServicePort) bool {

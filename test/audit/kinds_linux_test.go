@@ -506,7 +506,7 @@ func (m *maker) staleFlow() *mutant {
 	from := netip.AddrPortFrom(pod.Addr(family == 6), uint16(40000+m.dice.IntN(1000)))
 	line := fmt.Sprintf("conntrack -I -p udp -s %s -d %s --sport %d --dport 53 -g %s -t 120", from.Addr(), to.Addr(), from.Port(), gone)
 	return &mutant{
-		family: family, what: line, about: []string{"dns"}, places: []string{gone},
+		family: family, what: line, about: []string{"dns"}, places: []string{fmt.Sprintf("sport=%d ", from.Port())},
 		do: func(ctx context.Context) error {
 			_, err := m.n1.Netns().Run(ctx, "", strings.Fields(line)...)
 			return err
@@ -556,7 +556,7 @@ func (m *maker) serviceChanged() *mutant {
 		if a.svc.Spec.Ports[0].NodePort == 0 {
 			return nil
 		}
-		return m.objects(a, "another node port", func(b *act) { b.svc.Spec.Ports[0].NodePort += 100 })
+		return m.objects(a, "another node port", func(b *act) { b.svc.Spec.Ports[0].NodePort += 200 })
 	case 3:
 		if !served {
 			return nil

@@ -21,7 +21,7 @@ import (
 )
 
 // sampleMutants is how many changes CI makes, on both backends together: less than four minutes.
-const sampleMutants = 100
+const sampleMutants = 64
 
 // mutantSeed begins the dice of every mutant, with its number. SVCNET_MUTANT_SEED replaces it.
 const mutantSeed = 20261129
@@ -120,13 +120,20 @@ func newHunt(t *testing.T, l *lab.Lab) *hunt {
 		h.clean[family], h.owner[family] = r, r.owners()
 		must(h.load(ctx, family, r))
 	}
-	var err error
-	h.reader, err = newReader(l, h.n1)
+	reader, err := newReader(l, h.n1)
 	must(err)
+	h.reader = reader
 	h.reader.silent = true
 	h.cells = h.stage.cells()
-	must(h.learn(ctx, h.cells))
-	must(h.forgetFlows(ctx))
+	unsteady, err := h.learn(ctx, h.cells)
+	must(err)
+	for _, c := range unsteady {
+		t.Logf("left out, because it changes by itself: %s: %s", c, c.unsteady)
+	}
+	if len(unsteady) > len(h.cells)/20 {
+		t.Fatalf("%d of %d cells change by themselves", len(unsteady), len(h.cells))
+	}
+	h.cells = slices.DeleteFunc(h.cells, func(c *cell) bool { return c.unsteady != "" })
 	a, snap, err := h.reader.audit(ctx)
 	must(err)
 	for i := range a.Findings {
@@ -166,12 +173,6 @@ func (h *hunt) mutant(seed uint64, n int) *mutant {
 func (h *hunt) load(ctx context.Context, family int, r *ruleText) error {
 	program := map[int]string{4: "iptables-restore", 6: "ip6tables-restore"}[family]
 	_, err := h.n1.Run(ctx, r.String(), program, "-w")
-	return err
-}
-
-// forgetFlows has the node forget all connections, or the next UDP flow with ports of an old one would go its way.
-func (h *hunt) forgetFlows(ctx context.Context) error {
-	_, err := h.n1.Netns().Run(ctx, "", "conntrack", "-F")
 	return err
 }
 

@@ -42,6 +42,8 @@ type cell struct {
 	sticky  bool
 	// fates are what connections met while the node was as it should be.
 	fates map[string]bool
+	// unsteady says how they changed by themselves.
+	unsteady string
 }
 
 func (c *cell) String() string {
@@ -60,7 +62,10 @@ func (s *stage) cells() []*cell {
 					c := &cell{service: a.svc.Name, kind: kind, class: class, proto: p.Protocol, to: netip.AddrPortFrom(addr, uint16(port)),
 						sticky: spec.SessionAffinity == corev1.ServiceAffinityClientIP}
 					c.from, c.source = s.client(class, ipv6)
-					if class != "hairpin" || a.lists("a1") {
+					switch {
+					case class == "hairpin" && !a.lists("a1"):
+					case class == "remote-pod" && c.sticky: // its answers come back another way or not at all, one after the other
+					default:
 						out = append(out, c)
 					}
 				}
@@ -129,6 +134,10 @@ func (s *stage) dial(ctx context.Context, c *cell, n int, wait time.Duration) (m
 	for _, a := range answers {
 		out[fateOf(a)]++
 	}
+	if c.proto == corev1.ProtocolUDP && len(out) > 1 {
+		// Nobody sends a datagram again that was lost. A backend that does not answer is one that is not met.
+		delete(out, silence)
+	}
 	return out, err
 }
 
@@ -148,8 +157,9 @@ func fateOf(a lab.Answer) string {
 // dialSticky has the kernel forget its clients, and connects twice: the second connection is for the first's backend.
 func (s *stage) dialSticky(ctx context.Context, c *cell, n int, wait time.Duration) (map[string]int, error) {
 	out := map[string]int{}
-	for range n {
-		if len(out) == 1 && out[silence] >= max(2, n/4) {
+	answered := false
+	for i := range n {
+		if !answered && i >= max(2, n/4) {
 			break // these are made one after the other: nobody waits for more of the same
 		}
 		if err := s.forget(); err != nil {
@@ -163,6 +173,7 @@ func (s *stage) dialSticky(ctx context.Context, c *cell, n int, wait time.Durati
 			}
 			fate := fateOf(answers[0])
 			out[fate]++
+			answered = answered || answers[0].Outcome == lab.Answered
 			if i == 0 {
 				first = fate
 			} else if fate != first {
@@ -220,30 +231,48 @@ func each(cells []*cell, f func(c *cell) error) error {
 	return first
 }
 
-// learn sees what connections meet while the node is as it should be.
-func (s *stage) learn(ctx context.Context, cells []*cell) error {
-	return each(cells, func(c *cell) error {
-		got, err := s.dial(ctx, c, connectionsBefore, patient)
-		if err != nil {
+// learn sees what connections meet while the node is as it should be, twice. Cells in which the two differ say nothing
+// of what comes after; it returns those.
+func (s *stage) learn(ctx context.Context, cells []*cell) ([]*cell, error) {
+	for pass := range 2 {
+		err := each(cells, func(c *cell) error {
+			got, err := s.dial(ctx, c, connectionsBefore, patient)
+			if n := got[silence]; err == nil && n > 0 && n < connectionsBefore/4 {
+				delete(got, silence) // a machine that is busy answers late
+				var again map[string]int
+				again, err = s.dial(ctx, c, connectionsBefore, 3*patient)
+				for fate := range again {
+					got[fate]++
+				}
+			}
+			if pass > 0 && (c.fresh(got) != "" || c.lacks(got) != "") {
+				c.unsteady = fmt.Sprintf("first %s, then %s", names(c.fates), names(got))
+			}
+			c.fates = map[string]bool{}
+			for fate := range got {
+				c.fates[fate] = true
+			}
 			return err
+		})
+		if err != nil {
+			return nil, err
 		}
-		if n := got[silence]; n > 0 && n < connectionsBefore/4 {
-			// A machine that is busy answers late.
-			delete(got, silence)
-			again, err := s.dial(ctx, c, connectionsBefore, 3*patient)
-			if err != nil {
-				return err
-			}
-			for fate := range again {
-				got[fate]++
-			}
+		if err := s.forgetFlows(ctx); err != nil {
+			return nil, err
 		}
-		c.fates = map[string]bool{}
-		for fate := range got {
-			c.fates[fate] = true
+	}
+	for _, c := range cells {
+		if c.unsteady == "" && c.fates[silence] && len(c.fates) > 1 {
+			c.unsteady = "answered at some times only: " + names(c.fates) // datagrams that a busy machine loses
 		}
-		return nil
-	})
+	}
+	return slices.DeleteFunc(slices.Clone(cells), func(c *cell) bool { return c.unsteady == "" }), nil
+}
+
+// forgetFlows has the node forget all connections, or the next UDP flow with ports of an old one would go its way.
+func (s *stage) forgetFlows(ctx context.Context) error {
+	_, err := s.n1.Netns().Run(ctx, "", "conntrack", "-F")
+	return err
 }
 
 // a move is a cell that fares otherwise than before.
@@ -258,10 +287,10 @@ func (m move) String() string { return fmt.Sprintf("%s: %s", m.cell, m.how) }
 const enoughMoves = 4
 
 // moved are the cells that fare otherwise. Those that the change is about are looked at closely, of the others some.
-func (s *stage) moved(ctx context.Context, cells []*cell, close func(c *cell) bool, dice *rand.Rand) ([]move, error) {
+func (s *stage) moved(ctx context.Context, cells []*cell, near func(c *cell) bool, dice *rand.Rand) ([]move, error) {
 	var chosen []*cell
 	for _, c := range cells {
-		if close(c) || dice.IntN(4) == 0 {
+		if near(c) || dice.IntN(4) == 0 {
 			chosen = append(chosen, c)
 		}
 	}
@@ -277,7 +306,7 @@ func (s *stage) moved(ctx context.Context, cells []*cell, close func(c *cell) bo
 		if enough {
 			return nil
 		}
-		how, err := s.differs(ctx, c, close(c))
+		how, err := s.differs(ctx, c, near(c))
 		if how != "" {
 			mu.Lock()
 			out = append(out, move{c, how})
@@ -291,9 +320,9 @@ func (s *stage) moved(ctx context.Context, cells []*cell, close func(c *cell) bo
 }
 
 // differs says how a cell fares otherwise, empty when it does not.
-func (s *stage) differs(ctx context.Context, c *cell, close bool) (string, error) {
+func (s *stage) differs(ctx context.Context, c *cell, near bool) (string, error) {
 	n := connectionsSampled
-	if close {
+	if near {
 		n = connectionsAfter
 	}
 	if c.fates[silence] && len(c.fates) == 1 {
@@ -313,7 +342,7 @@ func (s *stage) differs(ctx context.Context, c *cell, close bool) (string, error
 		}
 		got = again
 	}
-	if !close || c.lacks(got) == "" {
+	if !near || c.lacks(got) == "" {
 		return "", nil
 	}
 	more, err := s.dial(ctx, c, connectionsBefore, quick)

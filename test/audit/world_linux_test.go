@@ -219,6 +219,9 @@ func (w *world) turnPod(ctx context.Context, among []*worldPod) error {
 }
 
 func (w *world) replacePod(ctx context.Context) error {
+	if len(w.pods) == 0 {
+		return w.addPod(ctx, pick(w, apps[:len(apps)-1]), pick(w, []string{"n1", "n2", "n3"}))
+	}
 	p := pick(w, w.pods)
 	w.pods = slices.DeleteFunc(w.pods, func(o *worldPod) bool { return o == p })
 	if err := w.lab.Delete(ctx, "Pod", namespace, p.name); err != nil {

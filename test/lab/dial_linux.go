@@ -306,7 +306,8 @@ func outcomeOf(err error) (Outcome, bool) {
 	switch errno {
 	case unix.ECONNREFUSED:
 		return Refused, true
-	case unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EACCES, unix.EPERM, unix.ENOPROTOOPT, unix.EHOSTDOWN, unix.ENONET, unix.EPROTO:
+	case unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EACCES, unix.EPERM, unix.ENOPROTOOPT, unix.EHOSTDOWN, unix.ENONET, unix.EPROTO,
+		unix.EINVAL: // what connect and write say of a blackhole route
 		return Unreachable, true
 	case unix.ETIMEDOUT:
 		return TimedOut, true
