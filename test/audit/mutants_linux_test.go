@@ -21,7 +21,7 @@ import (
 )
 
 // sampleMutants is how many changes CI makes, on both backends together: less than four minutes.
-const sampleMutants = 64
+const sampleMutants = 40
 
 // mutantSeed begins the dice of every mutant, with its number. SVCNET_MUTANT_SEED replaces it.
 const mutantSeed = 20261129
@@ -94,9 +94,11 @@ type hunt struct {
 	reader *reader
 	cells  []*cell
 	// base are findings on the node as it should be, shares what the walk says there.
-	base   map[string]bool
-	shares map[string]map[string]float64
-	state  string
+	base map[string]bool
+	// unknown are checks that are not answered there, because kube-proxy is not asked.
+	unknown map[string]bool
+	shares  map[string]map[string]float64
+	state   string
 	// looked and audited are how long all looking took, and what of that the audits.
 	looked, audited time.Duration
 }
@@ -136,6 +138,10 @@ func newHunt(t *testing.T, l *lab.Lab) *hunt {
 	h.cells = slices.DeleteFunc(h.cells, func(c *cell) bool { return c.unsteady != "" })
 	a, snap, err := h.reader.audit(ctx)
 	must(err)
+	h.unknown = map[string]bool{}
+	for _, x := range a.Unknown {
+		h.unknown[x.ID] = true
+	}
 	for i := range a.Findings {
 		f := &a.Findings[i]
 		h.base[idOf(f)] = true
@@ -245,6 +251,7 @@ type view struct {
 	shares   []string // that differ by the walk
 	services map[string]bool
 	fresh    []report.Finding
+	unknown  []string // checks that were answered on the node as it should be
 	wrong    string
 }
 
@@ -260,6 +267,11 @@ func (h *hunt) look(ctx context.Context, u *mutant) (*view, error) {
 	for i := range a.Findings {
 		if f := &a.Findings[i]; !h.base[idOf(f)] && f.Severity != "info" {
 			v.fresh = append(v.fresh, *f)
+		}
+	}
+	for _, x := range a.Unknown {
+		if !h.unknown[x.ID] {
+			v.unknown = append(v.unknown, x.ID+": "+x.Text)
 		}
 	}
 	if u.byObjects {
@@ -432,6 +444,7 @@ func (v *view) String() string {
 	for i := range v.fresh {
 		found = append(found, line(&v.fresh[i]))
 	}
+	few("unknown:", v.unknown)
 	few("moved:", moves)
 	few("share:", v.shares)
 	few("found:", found)

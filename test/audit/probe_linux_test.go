@@ -262,7 +262,7 @@ func (s *stage) learn(ctx context.Context, cells []*cell) ([]*cell, error) {
 		}
 	}
 	for _, c := range cells {
-		if c.unsteady == "" && c.fates[silence] && len(c.fates) > 1 {
+		if c.unsteady == "" && c.proto == corev1.ProtocolUDP && c.fates[silence] && len(c.fates) > 1 {
 			c.unsteady = "answered at some times only: " + names(c.fates) // datagrams that a busy machine loses
 		}
 	}

@@ -69,6 +69,12 @@ func set(t *testing.T, l *lab.Lab) *stage {
 		}
 		must(s.n2.Netns().IP(ctx, fmt.Sprintf("route replace %s via %s", r, via)))
 	}
+	// A change may have n1 send a client elsewhere by ICMP redirect, and the client would remember.
+	for _, at := range []lab.Place{s.n1, s.n2, s.n3, l.Client} {
+		must(at.Netns().Sysctl("net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.eth0.send_redirects=0",
+			"net.ipv4.conf.all.accept_redirects=0", "net.ipv4.conf.eth0.accept_redirects=0",
+			"net.ipv6.conf.all.accept_redirects=0", "net.ipv6.conf.eth0.accept_redirects=0"))
+	}
 	s.acts = s.plan()
 	for _, a := range s.acts {
 		must(s.put(ctx, a))
