@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -117,10 +118,22 @@ type cell struct {
 	sticky bool
 }
 
+// deserved are the findings that the objects themselves deserve, by Service.
+var deserved = map[string][]string{
+	"internal-local-none":    {"local-policy-no-local-endpoints"},
+	"node-port-local-none":   {"local-policy-no-local-endpoints"},
+	"balancer-local-none":    {"local-policy-no-local-endpoints"},
+	"balancer-ranges":        {"source-ranges-exclude-cluster"},
+	"balancer-ranges-closed": {"source-ranges-exclude-cluster"},
+}
+
 func (g *grid) service(t *testing.T, sc scene, trace *report.Trace) {
 	t.Helper()
-	if len(trace.Findings) > 0 {
-		t.Errorf("%s: finding %s on a node that does what it should: %s", sc.svc.Name, trace.Findings[0].ID, trace.Findings[0].Message)
+	for _, f := range trace.Findings {
+		if slices.Contains(deserved[sc.svc.Name], f.ID) {
+			continue
+		}
+		t.Errorf("%s: finding %s on a node that does what it should: %s", sc.svc.Name, f.ID, f.Message)
 	}
 	if sc.none != (len(trace.Paths) == 0) {
 		t.Errorf("%s: %d paths", sc.svc.Name, len(trace.Paths))

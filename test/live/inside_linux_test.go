@@ -127,7 +127,7 @@ func (s *stage) backendFor(t *testing.T, name, pod string, target int32) {
 	}
 }
 
-// document is what a trace of n1 says. It ends with 0 and finds nothing: whatever pods do, the node is right.
+// document is what a trace of n1 says. It ends with 0 and finds nothing wrong with the node, whatever pods do.
 func (s *stage) document(t *testing.T, args ...string) *report.Trace {
 	t.Helper()
 	out, said, code := s.run(t, s.n1, append([]string{"trace", "-n", "store", "-o", "json"}, args...)...)
@@ -135,8 +135,9 @@ func (s *stage) document(t *testing.T, args ...string) *report.Trace {
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
 		t.Fatalf("exit %d: %v: %s", code, err, said)
 	}
-	if code != 0 || len(d.Findings) > 0 || len(d.Paths) == 0 {
-		t.Errorf("exit %d, %d paths, findings %+v: %s", code, len(d.Paths), d.Findings, said)
+	ofNode := slices.DeleteFunc(slices.Clone(d.Findings), func(f report.Finding) bool { return f.ID == "nothing-listens" })
+	if code != 0 || len(ofNode) > 0 || len(d.Paths) == 0 {
+		t.Errorf("exit %d, %d paths, findings %+v: %s", code, len(d.Paths), ofNode, said)
 	}
 	return &d
 }
