@@ -88,10 +88,18 @@ func (m *model) observeAll(n *check.Node, o AuditOptions) {
 	}
 }
 
+// looksAt tells whether what decides about packets to a service port was read, and is evaluated.
+func (m *model) looksAt(sp *intent.ServicePort) bool {
+	return m.answers[check.RulesOf(netfilter.Family(sp.Family))] == "" && m.answers[check.ServiceTables] == ""
+}
+
+// unobserved tells whether nothing can be said of a service port: nobody looked, or nothing says what it ought to have.
+func (m *model) unobserved(sp *intent.ServicePort) bool { return sp.EndpointsUnknown || !m.looksAt(sp) }
+
 // observed are the cells of a service port. Rules that were read in part say nothing: what is not in them may be in
 // the rest.
 func (m *model) observed(sp *intent.ServicePort) [][]report.Path {
-	if m.answers[check.RulesOf(netfilter.Family(sp.Family))] != "" || m.answers[check.ServiceTables] != "" {
+	if !m.looksAt(sp) {
 		return nil
 	}
 	return cellsOf(sp, m.grid([]*intent.ServicePort{sp}, TraceOptions{}))
@@ -143,7 +151,7 @@ func (o *AuditOptions) count(m *model, r *report.Report) report.ServiceCount {
 	for _, sp := range m.plan.Ports {
 		k := key{sp.Namespace, sp.Name}
 		ports[k] = true
-		if sp.EndpointsUnknown || m.answers[check.RulesOf(netfilter.Family(sp.Family))] != "" || m.answers[check.ServiceTables] != "" {
+		if m.unobserved(sp) {
 			unread[k] = true
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/check"
-	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/explain/traits"
 )
@@ -105,7 +104,7 @@ func (m *model) countPorts(n *check.Node, found []report.Finding) report.PortCou
 	for i := range n.Ports {
 		p := &n.Ports[i]
 		switch {
-		case !m.evaluated() || p.EndpointsUnknown || m.answers[check.RulesOf(netfilter.Family(p.Family))] != "":
+		case m.unobserved(p.ServicePort):
 			c.Unknown++
 		case all || differ[portID{p.Namespace, p.Name, p.PortName, p.Protocol}]:
 			c.Differ++
@@ -114,16 +113,6 @@ func (m *model) countPorts(n *check.Node, found []report.Finding) report.PortCou
 		}
 	}
 	return c
-}
-
-// evaluated tells whether the walk follows all that the proxy of this mode programs. IP sets, virtual servers and the
-// maps of nftables mode are kept in the snapshot and not walked.
-func (m *model) evaluated() bool {
-	switch m.proxy.Mode {
-	case "ipvs", "nftables", "kernelspace", "cilium", "calico-ebpf":
-		return false
-	}
-	return true
 }
 
 // grounds are what the verdict rests on.
@@ -160,8 +149,8 @@ func grounds(m *model, found []report.Finding, ports report.PortCount) []report.
 	switch {
 	case ports.Total == 0:
 		say(nil, "there is no service port to compare the rules with")
-	case !m.evaluated():
-		say(nil, "what is programmed is not known: %s mode is not evaluated yet", m.proxy.Mode)
+	case m.answers[check.ServiceTables] != "":
+		say(nil, "what is programmed is not known: %s", m.answers[check.ServiceTables])
 	case ports.Unknown == ports.Total:
 		say(nil, "what is programmed is not known: rules or endpoints were not read")
 	default:
