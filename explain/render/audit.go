@@ -92,24 +92,9 @@ func (p *page) findingGroup(c *group, depth int) {
 	l := line{}.cell(m.tone, m.sign+" "+f.Severity).cell(strong, f.ID).join(":").prose(noTone, f.Message)
 	p.write(indent, indent, 4, l)
 	in := indent + "    "
-	say := func(name, text string) {
-		if text != "" {
-			p.write(in, in, 2, line{}.prose(faint, name+":").prose(noTone, text))
-		}
-	}
-	say("want", f.Want)
-	say("got", f.Got)
-	if f.Pending != "" {
-		say("pending", f.Pending)
-	}
-	for _, e := range f.Evidence {
-		p.write(in, in, 2, line{}.prose(faint, "evidence:").token(place(e)).rule(e.Text))
-	}
+	p.claim(in, f)
 	if depth == 0 {
-		for _, cause := range f.Causes {
-			say("cause", cause)
-		}
-		say("remedy", f.Remedy)
+		p.advice(in, f)
 	}
 	p.rest(in, c.findings[shownInFull:])
 	if len(c.follows) > 0 {

@@ -25,24 +25,32 @@ func (p *page) findings(all []report.Finding) {
 			l = l.join(":").prose(noTone, f.Message)
 		}
 		p.write("", "", 4, l)
-		p.detail("want", f.Want)
-		p.detail("got", f.Got)
-		for _, e := range f.Evidence {
-			l := line{}.prose(faint, "evidence:")
-			l = l.token(place(e))
-			p.write("    ", "    ", 2, l.rule(e.Text))
-		}
-		for _, c := range f.Causes {
-			p.detail("cause", c)
-		}
-		p.detail("remedy", f.Remedy)
-		p.detail("see", f.Docs)
+		p.claim("    ", f)
+		p.advice("    ", f)
+		p.detail("    ", "see", f.Docs)
 	}
 }
 
-func (p *page) detail(name, text string) {
+// claim is what a finding says is wrong, and what that rests on; advice what may be behind it, and what to do.
+func (p *page) claim(in string, f *report.Finding) {
+	p.detail(in, "want", f.Want)
+	p.detail(in, "got", f.Got)
+	p.detail(in, "pending", f.Pending)
+	for _, e := range f.Evidence {
+		p.write(in, in, 2, line{}.prose(faint, "evidence:").token(place(e)).rule(e.Text))
+	}
+}
+
+func (p *page) advice(in string, f *report.Finding) {
+	for _, c := range f.Causes {
+		p.detail(in, "cause", c)
+	}
+	p.detail(in, "remedy", f.Remedy)
+}
+
+func (p *page) detail(in, name, text string) {
 	if text != "" {
-		p.write("    ", "    ", 2, line{}.prose(faint, name+":").prose(noTone, text))
+		p.write(in, in, 2, line{}.prose(faint, name+":").prose(noTone, text))
 	}
 }
 

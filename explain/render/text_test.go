@@ -242,6 +242,19 @@ func TestEveryHopShown(t *testing.T) {
 	}
 }
 
+// TestPendingShown: who reads a trace learns that kube-proxy may be at work on what differs.
+func TestPendingShown(t *testing.T) {
+	doc := load(t, "web")
+	doc.Findings[0].Pending = "changed 1s before this was read"
+	var out bytes.Buffer
+	if err := Tree(&out, doc, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "pending: changed 1s before this was read"; strings.Count(out.String(), want) != 1 {
+		t.Errorf("not shown once: %s", want)
+	}
+}
+
 func TestFormatsSorted(t *testing.T) {
 	all := Formats()
 	for i := 1; i < len(all); i++ {
