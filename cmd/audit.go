@@ -1,12 +1,10 @@
 package cmd
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
@@ -86,12 +84,8 @@ func (a *app) audit(ctx context.Context, f *auditFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(a.Out)
-	if err := show(w, r); err != nil {
+	if err := a.print(show, r); err != nil {
 		return err
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the document: %w", err)
 	}
 	return auditVerdict(r, f.failOn)
 }
@@ -167,10 +161,8 @@ func (a *app) check(ctx context.Context, f *auditFlags, o explain.AuditOptions) 
 			return r, nil
 		}
 		first = r
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(settle):
+		if err := wait(ctx); err != nil {
+			return nil, err
 		}
 	}
 }

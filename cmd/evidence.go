@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,6 +33,20 @@ func (e *evidence) addFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&e.alsoLive, "live", false, "Read this machine beside the files of -f, whose objects stand in for the API's")
 	e.live.addFlags(c)
 	c.Flags().IntVarP(&e.verbosity, "v", "v", 0, "Level of detail on standard error; 1 lists what every file was taken for")
+}
+
+// settle is how long a difference that a live node shows is given to go away: kube-proxy follows a change of objects
+// within its minSyncPeriod, a second by default.
+const settle = 1500 * time.Millisecond
+
+// wait lets a live node settle.
+func wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(settle):
+		return nil
+	}
 }
 
 // load reads the evidence into a snapshot.

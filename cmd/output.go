@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -82,6 +83,18 @@ func (o *output) printer(a *app) (printer, error) {
 		return nil, usage("-o %s: %v", name, err)
 	}
 	return func(w io.Writer, doc runtime.Object) error { return printObject(w, p, name, doc, isTerminal(a.Out)) }, nil
+}
+
+// print writes a document to standard output.
+func (a *app) print(show printer, doc runtime.Object) error {
+	w := bufio.NewWriter(a.Out)
+	if err := show(w, doc); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("write the document: %w", err)
+	}
+	return nil
 }
 
 // printObject prints a document with a printer of kubectl: JSON on one line unless a person looks at it, and

@@ -1,10 +1,8 @@
 package cmd
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,12 +52,8 @@ func (a *app) status(ctx context.Context, f *statusFlags) error {
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(a.Out)
-	if err := show(w, doc); err != nil {
+	if err := a.print(show, doc); err != nil {
 		return err
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the document: %w", err)
 	}
 	return statusVerdict(doc)
 }
@@ -79,10 +73,8 @@ func (a *app) statusOf(ctx context.Context, f *statusFlags) (*report.NodeStatus,
 		if again || f.evidence.offline() || doc.Ports.Differ == 0 {
 			return doc, nil
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(settle):
+		if err := wait(ctx); err != nil {
+			return nil, err
 		}
 	}
 }

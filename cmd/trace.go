@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -130,19 +128,11 @@ func (a *app) trace(ctx context.Context, f *traceFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(a.Out)
-	if err := show(w, t); err != nil {
+	if err := a.print(show, t); err != nil {
 		return err
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the document: %w", err)
 	}
 	return verdict(t, f.failOn)
 }
-
-// settle is how long a difference that a live node shows is given to go away: kube-proxy follows a change of objects
-// within its minSyncPeriod, a second by default.
-const settle = 1500 * time.Millisecond
 
 // looks is how often a live node is looked at while what differs keeps changing.
 const looks = 3
@@ -174,10 +164,8 @@ func (a *app) look(ctx context.Context, f *traceFlags, o explain.TraceOptions) (
 			return t, nil
 		}
 		last = now
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(settle):
+		if err := wait(ctx); err != nil {
+			return nil, err
 		}
 	}
 }

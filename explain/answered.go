@@ -146,8 +146,6 @@ func (m *model) objectAnswers(s *snapshot.Snapshot, out map[check.Source]string)
 				}
 			}
 		}
-		// An EndpointSlice collection without slices is an answer where Endpoints or Services came with it: a cluster
-		// without a single slice has no endpoints.
 		if why != "" {
 			out[source] = why
 		}

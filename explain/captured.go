@@ -3,8 +3,6 @@ package explain
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/explain/traits"
@@ -48,11 +46,11 @@ func objectTimes(set *objects.Set, later func(time.Time)) {
 	}
 	for _, o := range set.EndpointSlices {
 		later(o.CreationTimestamp.Time)
-		later(changed(o.Annotations))
+		later(objects.LastChange(o.Annotations))
 	}
 	for _, o := range set.Endpoints {
 		later(o.CreationTimestamp.Time)
-		later(changed(o.Annotations))
+		later(objects.LastChange(o.Annotations))
 	}
 	for _, o := range set.Pods {
 		later(o.CreationTimestamp.Time)
@@ -66,13 +64,4 @@ func objectTimes(set *objects.Set, later func(time.Time)) {
 			later(c.LastHeartbeatTime.Time)
 		}
 	}
-}
-
-// changed is when a change of pods last changed an EndpointSlice or Endpoints, as their controller notes it.
-func changed(annotations map[string]string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, annotations[corev1.EndpointsLastChangeTriggerTime])
-	if err != nil {
-		return time.Time{}
-	}
-	return t
 }

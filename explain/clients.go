@@ -140,7 +140,7 @@ func (m *model) podClient(family netfilter.Family, local bool, backends map[neti
 		}
 		for _, ip := range p.Status.PodIPs {
 			a, err := netip.ParseAddr(ip.IP)
-			if err == nil && family == familyOf(a) && !backends[a] && (!room.IsValid() || room.Contains(a)) {
+			if err == nil && family == netfilter.FamilyOf(a) && !backends[a] && (!room.IsValid() || room.Contains(a)) {
 				return a, room
 			}
 		}
@@ -175,7 +175,7 @@ func (m *model) podRanges(family netfilter.Family, local bool) []netip.Prefix {
 	// One cluster range, undivided: its addresses stand for either, and only the class tells them apart.
 	out = nil
 	for _, p := range m.proxy.ClusterCIDRs {
-		if familyOf(p.Addr()) == family {
+		if netfilter.FamilyOf(p.Addr()) == family {
 			out = append(out, p)
 		}
 	}
@@ -190,7 +190,7 @@ func (m *model) isLocalPod(a netip.Addr) bool {
 		return false
 	}
 	n := m.nodeObject()
-	return n != nil && slices.ContainsFunc(podCIDRs(n, familyOf(a)), func(p netip.Prefix) bool { return p.Contains(a) })
+	return n != nil && slices.ContainsFunc(podCIDRs(n, netfilter.FamilyOf(a)), func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // outside is an address that belongs to nothing known of the cluster: one of the documentation ranges
@@ -277,7 +277,7 @@ func (m *model) classOf(a netip.Addr) intent.Class {
 		}
 		return intent.RemotePod
 	}
-	c, i := m.cluster(), familyIndex(familyOf(a))
+	c, i := m.cluster(), familyIndex(netfilter.FamilyOf(a))
 	within := func(ps []netip.Prefix) bool {
 		return slices.ContainsFunc(ps, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
@@ -324,13 +324,6 @@ func addressIn(p netip.Prefix, fits func(netip.Addr) bool) netip.Addr {
 		}
 	}
 	return netip.Addr{}
-}
-
-func familyOf(a netip.Addr) netfilter.Family {
-	if a.Is4() || a.Is4In6() {
-		return netfilter.IPv4
-	}
-	return netfilter.IPv6
 }
 
 func unspecified(f netfilter.Family) netip.Addr {

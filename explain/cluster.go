@@ -52,7 +52,7 @@ func (m *model) cluster() *cluster {
 
 // remoteHas tells whether an address lies in the pod range of another node.
 func (c *cluster) remoteHas(a netip.Addr) bool {
-	for _, bits := range c.lengths[familyIndex(familyOf(a))] {
+	for _, bits := range c.lengths[familyIndex(netfilter.FamilyOf(a))] {
 		if p, err := a.Prefix(bits); err == nil && c.inRemote[p] {
 			return true
 		}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/report"
@@ -23,7 +24,7 @@ const (
 // compare sets the paths of a cell beside what the objects ask for: every backend gets its intended share and
 // its state, and those that should get traffic and do not are added to the first path.
 func (m *model) compare(c *cell, paths []report.Path) {
-	if c.port == nil || c.port.EndpointsUnknown || c.port.ByChance || len(paths) == 0 || m.unread(familyOf(c.dst.Addr())) != "" || m.contested(c.at, c.proto) {
+	if c.port == nil || c.port.EndpointsUnknown || c.port.ByChance || len(paths) == 0 || m.unread(netfilter.FamilyOf(c.dst.Addr())) != "" || m.contested(c.at, c.proto) {
 		return
 	}
 	want := m.asked(c, paths)
@@ -90,7 +91,7 @@ func (m *model) contested(f intent.Frontend, proto uint8) bool {
 		m.claims = make(map[claim]int)
 		for _, sp := range m.plan.Ports {
 			for _, f := range sp.Frontends {
-				m.claims[claim{netip.AddrPortFrom(f.Addr, uint16(f.Port)), protocolNumber(sp.FrontendProtocol(f))}]++
+				m.claims[claim{netip.AddrPortFrom(f.Addr, uint16(f.Port)), dataplane.ProtocolNumber(sp.FrontendProtocol(f))}]++
 			}
 		}
 	}

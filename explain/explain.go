@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/report"
@@ -262,7 +263,7 @@ func (m *model) tracePacket(t *report.Trace, o TraceOptions) error {
 	if err != nil {
 		return usage("--to: %v", err)
 	}
-	family := familyOf(dst.Addr())
+	family := netfilter.FamilyOf(dst.Addr())
 	var src netip.Addr
 	var srcPort uint16
 	switch {
@@ -272,7 +273,7 @@ func (m *model) tracePacket(t *report.Trace, o TraceOptions) error {
 			return err
 		}
 		for _, a := range addrs {
-			if familyOf(a) == family {
+			if netfilter.FamilyOf(a) == family {
 				src = a
 			}
 		}
@@ -286,7 +287,7 @@ func (m *model) tracePacket(t *report.Trace, o TraceOptions) error {
 	default:
 		return usage("--to needs --from: an address, ADDRESS:PORT or pod/NAME that sends the packet")
 	}
-	if familyOf(src) != family {
+	if netfilter.FamilyOf(src) != family {
 		return usage("--from %s and --to %s are of different address families", src, dst.Addr())
 	}
 	m.adoptNode(src, dst.Addr(), o.Origin)
@@ -303,7 +304,7 @@ func (m *model) tracePacket(t *report.Trace, o TraceOptions) error {
 		c.in, c.inAssumed = netfilter.Iface{Name: o.IncomingInterface, Known: true}, false
 	}
 	c.port, c.at = m.portAt(dst, proto)
-	c.frontend = report.Frontend{Kind: "Address", Address: dst.Addr().String(), Port: int(dst.Port()), Protocol: protocolName(proto)}
+	c.frontend = report.Frontend{Kind: "Address", Address: dst.Addr().String(), Port: int(dst.Port()), Protocol: dataplane.ProtocolName(proto)}
 	if c.port != nil {
 		c.frontend.Kind, c.frontend.PortName = string(c.at.Kind), c.port.PortName
 		t.Metadata = report.Metadata{Name: c.port.Name, Namespace: c.port.Namespace}
@@ -346,7 +347,7 @@ func (m *model) packetClass(src netip.Addr, origin string) intent.Class {
 // any address of the node.
 func (m *model) portAt(dst netip.AddrPort, proto uint8) (*intent.ServicePort, intent.Frontend) {
 	for _, sp := range m.plan.Ports {
-		if protocolNumber(sp.Protocol) != proto {
+		if dataplane.ProtocolNumber(sp.Protocol) != proto {
 			continue
 		}
 		for _, f := range sp.Frontends {
@@ -367,7 +368,7 @@ func (m *model) gridFrom(ports []*intent.ServicePort, o TraceOptions, addrs []ne
 				continue
 			}
 			for _, a := range addrs {
-				if familyOf(a) != netfilter.Family(sp.Family) {
+				if netfilter.FamilyOf(a) != netfilter.Family(sp.Family) {
 					continue
 				}
 				class := m.classOf(a)

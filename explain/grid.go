@@ -131,7 +131,7 @@ func (m *model) class(first client, sp *intent.ServicePort, at intent.Frontend) 
 
 func (m *model) cell(c client, sp *intent.ServicePort, at intent.Frontend) cell {
 	return cell{
-		client: c, port: sp, at: at, proto: protocolNumber(sp.Protocol),
+		client: c, port: sp, at: at, proto: dataplane.ProtocolNumber(sp.Protocol),
 		dst: netip.AddrPortFrom(at.Addr, uint16(at.Port)),
 		frontend: report.Frontend{
 			Kind: string(at.Kind), Address: at.Addr.String(), Port: at.Port, Protocol: sp.Protocol, PortName: sp.PortName,
@@ -169,7 +169,7 @@ func (m *model) portals(found []dataplane.Portal) []*intent.ServicePort {
 		sp := byID[k]
 		if sp == nil {
 			ns, name, port := splitKey(p.ServicePort)
-			sp = &intent.ServicePort{Namespace: ns, Name: name, PortName: port, Family: int(p.Family), Protocol: protocolName(p.Protocol), EndpointsUnknown: true}
+			sp = &intent.ServicePort{Namespace: ns, Name: name, PortName: port, Family: int(p.Family), Protocol: dataplane.ProtocolName(p.Protocol), EndpointsUnknown: true}
 			byID[k] = sp
 			out = append(out, sp)
 		}

@@ -477,7 +477,7 @@ func (m *model) meshNote(a netip.Addr) string {
 	if p == nil || p.Spec.HostNetwork {
 		return ""
 	}
-	if in := m.insideAt(a); in != nil && in.looked(familyOf(a)) {
+	if in := m.insideAt(a); in != nil && in.looked(netfilter.FamilyOf(a)) {
 		return ""
 	}
 	mesh := meshOf(p)

@@ -122,7 +122,7 @@ func (l *likeness) of(sp *intent.ServicePort) (kind []byte, ok bool) {
 		}
 	}
 	for _, f := range sp.Frontends {
-		if l.model.contested(f, protocolNumber(sp.FrontendProtocol(f))) {
+		if l.model.contested(f, dataplane.ProtocolNumber(sp.FrontendProtocol(f))) {
 			return nil, false
 		}
 		b = append(b, f.Kind...)

@@ -51,7 +51,7 @@ func (m *model) adoptNode(src, dst netip.Addr, origin string) {
 		return
 	}
 	for _, n := range m.objects.Nodes {
-		inRange := slices.ContainsFunc(podCIDRs(n.Node, familyOf(src)), func(p netip.Prefix) bool { return p.Contains(src) })
+		inRange := slices.ContainsFunc(podCIDRs(n.Node, netfilter.FamilyOf(src)), func(p netip.Prefix) bool { return p.Contains(src) })
 		var because string
 		switch {
 		case origin == "pod" && inRange:
@@ -97,12 +97,12 @@ func (m *model) nodeAddr(family netfilter.Family) netip.Addr {
 	}
 	for _, a := range m.kernel.Host.Addrs {
 		addr := a.Prefix.Addr()
-		if familyOf(addr) == family && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() && (a.Scope == "global" || a.Scope == "") && !madeForServices(a.Link) {
+		if netfilter.FamilyOf(addr) == family && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() && (a.Scope == "global" || a.Scope == "") && !madeForServices(a.Link) {
 			return addr
 		}
 	}
 	for _, a := range m.kernel.Host.NodeAddrs {
-		if familyOf(a) == family {
+		if netfilter.FamilyOf(a) == family {
 			return a
 		}
 	}
@@ -112,7 +112,7 @@ func (m *model) nodeAddr(family netfilter.Family) netip.Addr {
 // nodeSource is the address from which the node itself dials dst: the one that its routes choose. A node that dials
 // an address of its own does so from that address.
 func (m *model) nodeSource(dst netip.Addr) netip.Addr {
-	family := familyOf(dst)
+	family := netfilter.FamilyOf(dst)
 	if m.kernel.Host.HasRoutes[int(family)] {
 		if d := m.kernel.Host.Route(host.Query{Dst: dst, Local: true}); d.Src.IsValid() {
 			return d.Src
@@ -177,7 +177,7 @@ func internalIP(n *corev1.Node, family netfilter.Family) netip.Addr {
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
 		for _, a := range n.Status.Addresses {
 			addr, err := netip.ParseAddr(a.Address)
-			if err == nil && a.Type == kind && familyOf(addr) == family {
+			if err == nil && a.Type == kind && netfilter.FamilyOf(addr) == family {
 				return addr
 			}
 		}
@@ -192,7 +192,7 @@ func podCIDRs(n *corev1.Node, family netfilter.Family) []netip.Prefix {
 	}
 	var out []netip.Prefix
 	for _, t := range texts {
-		if p, err := netip.ParsePrefix(t); err == nil && familyOf(p.Addr()) == family {
+		if p, err := netip.ParsePrefix(t); err == nil && netfilter.FamilyOf(p.Addr()) == family {
 			out = append(out, p)
 		}
 	}

@@ -47,7 +47,7 @@ type fate struct {
 // walk follows the cell's packet to all its fates.
 func (m *model) walk(c *cell, tested func(netip.Prefix)) []fate {
 	p := netfilter.Packet{
-		Family: familyOf(c.dst.Addr()), Src: c.Addr, Dst: c.dst.Addr(), Proto: c.proto, DstPort: c.dst.Port(),
+		Family: netfilter.FamilyOf(c.dst.Addr()), Src: c.Addr, Dst: c.dst.Addr(), Proto: c.proto, DstPort: c.dst.Port(),
 		SrcPort: c.srcPort, HasSrcPort: c.srcPort != 0, In: c.in, InAssumed: c.inAssumed, Mark: c.mark,
 	}
 	if why := m.unread(p.Family); why != "" {

@@ -5,33 +5,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/dataplane"
 )
-
-var protocols = []struct {
-	name   string
-	number uint8
-}{
-	{"TCP", netfilter.ProtoTCP}, {"UDP", netfilter.ProtoUDP}, {"SCTP", netfilter.ProtoSCTP},
-}
-
-func protocolNumber(name string) uint8 {
-	for _, p := range protocols {
-		if strings.EqualFold(p.name, name) {
-			return p.number
-		}
-	}
-	return 0
-}
-
-func protocolName(number uint8) string {
-	for _, p := range protocols {
-		if p.number == number {
-			return p.name
-		}
-	}
-	return fmt.Sprint(number)
-}
 
 // parseTarget reads "address:port/protocol", the address of IPv6 in brackets.
 func parseTarget(s string) (netip.AddrPort, uint8, error) {
@@ -39,7 +14,7 @@ func parseTarget(s string) (netip.AddrPort, uint8, error) {
 	if !ok {
 		protocol = "tcp"
 	}
-	number := protocolNumber(protocol)
+	number := dataplane.ProtocolNumber(protocol)
 	if number == 0 {
 		return netip.AddrPort{}, 0, fmt.Errorf("protocol %q is not tcp, udp or sctp", protocol)
 	}

@@ -113,7 +113,7 @@ func ingressOf(svc *corev1.Service, address string) (field string, ok bool) {
 // hasIngress tells whether the load balancer has an address of one of the families.
 func hasIngress(svc *corev1.Service, families []netfilter.Family) bool {
 	for _, in := range svc.Status.LoadBalancer.Ingress {
-		if a, err := netip.ParseAddr(in.IP); err == nil && slices.Contains(families, familyOf(a.Unmap())) {
+		if a, err := netip.ParseAddr(in.IP); err == nil && slices.Contains(families, netfilter.FamilyOf(a.Unmap())) {
 			return true
 		}
 	}
@@ -123,7 +123,7 @@ func hasIngress(svc *corev1.Service, families []netfilter.Family) bool {
 // hasRange tells whether a source range restricts, or opens, a family.
 func hasRange(svc *corev1.Service, family netfilter.Family) bool {
 	for _, text := range svc.Spec.LoadBalancerSourceRanges {
-		if p, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil && familyOf(p.Addr().Unmap()) == family {
+		if p, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil && netfilter.FamilyOf(p.Addr().Unmap()) == family {
 			return true
 		}
 	}

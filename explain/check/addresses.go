@@ -3,8 +3,6 @@ package check
 import (
 	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 
 	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/intent"
@@ -12,23 +10,6 @@ import (
 	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/explain/report"
 )
-
-// several names the first few of a list.
-func several(list []string) string {
-	const few = 5
-	if len(list) <= few+1 {
-		return strings.Join(list, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:few], ", "), len(list)-few)
-}
-
-// appendNew appends what the list does not hold yet.
-func appendNew[T comparable](list []T, item T) []T {
-	if slices.Contains(list, item) {
-		return list
-	}
-	return append(list, item)
-}
 
 // serviceEvidence is the Service of a port, as evidence.
 func serviceEvidence(sp *intent.ServicePort) report.Evidence {
@@ -81,18 +62,10 @@ func (n *Node) onInterface(a netip.Addr) (host.Addr, bool) {
 func bothFamilies(ports []*intent.ServicePort) []netfilter.Family {
 	var out []netfilter.Family
 	for _, sp := range ports {
-		out = appendNew(out, netfilter.Family(sp.Family))
+		out = once(out, netfilter.Family(sp.Family))
 	}
 	return out
 }
 
 // familyName is "IPv4" or "IPv6".
 func familyName(f netfilter.Family) string { return fmt.Sprintf("IPv%d", f) }
-
-// familyOf is the family of an address.
-func familyOf(a netip.Addr) netfilter.Family {
-	if a.Is4() {
-		return netfilter.IPv4
-	}
-	return netfilter.IPv6
-}

@@ -137,7 +137,7 @@ func (n *Node) pinnedTo(name string) (clients []string, known bool) {
 func (p *Port) pinned(rs *netfilter.Ruleset, a affinityRule) report.Finding {
 	who := "clients that had it before"
 	if a.known {
-		who = fmt.Sprintf("%s (%s)", countOf(len(a.clients), "client"), list(a.clients, 3))
+		who = fmt.Sprintf("%s (%s)", plural(len(a.clients), "client"), list(a.clients, 3))
 	}
 	return report.Finding{
 		Object: report.Object{Endpoint: a.endpoint.String()}, Subject: a.endpoint.String(),

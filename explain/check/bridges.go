@@ -19,7 +19,8 @@ type podBridge struct {
 }
 
 // podBridges finds them: bridges with ports of pods whose address is in a pod range. Where addresses or ranges are not
-// known, any bridge will do that is not by its name that of another program.
+// known, any bridge will do that is not by its name that of another program. Where there are none and nothing says which
+// bridges there are, the running check is unknown.
 func (n *Node) podBridges() []*podBridge {
 	var out []*podBridge
 	for i := range n.Host.Links {
@@ -37,6 +38,9 @@ func (n *Node) podBridges() []*podBridge {
 			at = len(out) - 1
 		}
 		out[at].ports = append(out[at].ports, port)
+	}
+	if len(out) == 0 {
+		n.NeedsAny(Links, Bridges)
 	}
 	return out
 }
@@ -56,9 +60,6 @@ func (n *Node) servesPods(bridge string) bool {
 		return a.Link == bridge && slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a.Prefix.Addr()) })
 	})
 }
-
-// seesBridges makes the running check unknown where nothing says which bridges there are.
-func (n *Node) seesBridges() { n.NeedsAny(Links, Bridges) }
 
 // names are the interfaces' names.
 func names(links []*host.Link) []string {

@@ -62,14 +62,6 @@ func (n *Node) hopRule(h *report.Hop) (*netfilter.Ruleset, *netfilter.Rule) {
 	return nil, nil
 }
 
-// plural is "1 rule", "3 rules".
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}
-
 // be is "is" for one and "are" for more.
 func be(n int) string {
 	if n == 1 {

@@ -52,9 +52,7 @@ func (p *Port) endpoints(state string) []*byEndpoint {
 				}
 				e := out[at]
 				e.share = max(e.share, b.Probability)
-				if f := frontend(&paths[i]); !slices.Contains(e.seen, f) {
-					e.seen = append(e.seen, f)
-				}
+				e.seen = once(e.seen, frontend(&paths[i]))
 			}
 		}
 	}

@@ -42,7 +42,7 @@ type Check struct {
 	Port func(p *Port) []report.Finding
 	Node func(n *Node) []report.Finding
 	// Fold, where set, turns what Port found on all ports into fewer findings that say the same.
-	Fold func(n *Node, found []report.Finding) []report.Finding
+	Fold func(n *Node, found []portFinding) []report.Finding
 	// Rest speaks last, in the order of the catalogue, of what none of the findings so far explains.
 	Rest func(n *Node, found Findings) []report.Finding
 	// Explains are the ids of findings that follow from this one: they are shown below it.
@@ -80,14 +80,7 @@ func Run(n *Node) Result {
 			out.add(c, n, c.Node(n))
 		}
 		if c.Port != nil {
-			var found []report.Finding
-			for j := range n.Ports {
-				found = append(found, c.port(&n.Ports[j])...)
-			}
-			if c.Fold != nil {
-				found = c.Fold(n, found)
-			}
-			out.add(c, n, found)
+			out.add(c, n, c.ports(n))
 		}
 		if len(n.missing) > 0 {
 			out.Unknown = append(out.Unknown, n.unknown(c.ID))
@@ -103,6 +96,31 @@ func Run(n *Node) Result {
 	n.pend(out.Findings)
 	explained(out.Findings)
 	Sort(out.Findings)
+	return out
+}
+
+// portFinding is a finding of a service port, with the port.
+type portFinding struct {
+	report.Finding
+	port *Port
+}
+
+// ports runs the check on every service port.
+func (c *Check) ports(n *Node) []report.Finding {
+	var found []portFinding
+	for i := range n.Ports {
+		p := &n.Ports[i]
+		for _, f := range c.port(p) {
+			found = append(found, portFinding{f, p})
+		}
+	}
+	if c.Fold != nil {
+		return c.Fold(n, found)
+	}
+	out := make([]report.Finding, len(found))
+	for i := range found {
+		out[i] = found[i].Finding
+	}
 	return out
 }
 

@@ -162,7 +162,7 @@ func (n *Node) lostQueries(d dnsAddrs) []report.Finding {
 		first := asked[a][0]
 		out = append(out, report.Finding{
 			Subject: a.String(),
-			Message: fmt.Sprintf("%s without an answer (the first from %s) to %s, an address of the range of Services that no DNS Service has; the cluster's is %s", countOf(len(asked[a]), "DNS request"), first.Src, a, d.text()),
+			Message: fmt.Sprintf("%s without an answer (the first from %s) to %s, an address of the range of Services that no DNS Service has; the cluster's is %s", plural(len(asked[a]), "DNS request"), first.Src, a, d.text()),
 			Want:    addrList(d.cluster), Got: a.String(),
 			Evidence: []report.Evidence{HostEvidence("conntrack", first.Evidence)},
 			Causes:   []string{"the kubelet's clusterDNS names an address that the DNS Service no longer has"},

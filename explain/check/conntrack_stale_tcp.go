@@ -31,21 +31,17 @@ var conntrackStaleTCP = Check{
 		if len(stale) == 0 {
 			return nil
 		}
-		freshestFirst(stale)
 		n := countFlows(stale)
-		return []report.Finding{{
-			Object:  endpointWhereOne(stale),
-			Subject: dialledAddrs(stale, p.Protocol) + " to " + several(goesTo(stale)),
-			Message: fmt.Sprintf("%s in use to %s %s to %s, which is no endpoint of %s: if the pod is gone, the clients wait for answers until they time out (%s)",
-				plural(n, "connection"), dialledAddrs(stale, p.Protocol), goOrGoes(n), several(goesTo(stale)), p.Key(), p.On.freshness(stale, p.On.tcpTimeout)),
-			Want: "connections to endpoints of the Service, or closed", Got: fmt.Sprintf("%s to %s", plural(n, "connection"), several(goesTo(stale))),
-			Evidence: p.flowEvidence(stale),
-			Causes: []string{
-				"the pod or its node went away without closing its connections",
-				"the pod runs on, and its labels do not fit the Service's selector any more",
-			},
-			Remedy: "close or restart the clients' connections; to make the clients notice: " + p.forget(stale),
-		}}
+		f := p.staleFinding(stale, "connection")
+		f.Message = fmt.Sprintf("%s in use to %s %s to %s, which is no endpoint of %s: if the pod is gone, the clients wait for answers until they time out (%s)",
+			plural(n, "connection"), dialledAddrs(stale, p.Protocol), goOrGoes(n), several(goesTo(stale)), p.Key(), p.On.freshness(stale, p.On.tcpTimeout))
+		f.Want = "connections to endpoints of the Service, or closed"
+		f.Causes = []string{
+			"the pod or its node went away without closing its connections",
+			"the pod runs on, and its labels do not fit the Service's selector any more",
+		}
+		f.Remedy = "close or restart the clients' connections; to make the clients notice: " + p.forget(stale)
+		return []report.Finding{f}
 	},
 }
 

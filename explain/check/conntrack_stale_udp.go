@@ -21,18 +21,12 @@ var conntrackStaleUDP = Check{
 		if len(stale) == 0 {
 			return nil
 		}
-		freshestFirst(stale)
 		n := countFlows(stale)
-		return []report.Finding{{
-			Object:  endpointWhereOne(stale),
-			Subject: dialledAddrs(stale, p.Protocol) + " to " + several(goesTo(stale)),
-			Message: fmt.Sprintf("%s to %s still %s to %s, which is no endpoint of %s: what the clients send there is lost (%s)",
-				plural(n, "flow"), dialledAddrs(stale, p.Protocol), goOrGoes(n), several(goesTo(stale)), p.Key(), p.On.freshness(stale, udpTimeout)),
-			Want: "flows to endpoints of the Service only", Got: fmt.Sprintf("%s to %s", plural(n, "flow"), several(goesTo(stale))),
-			Evidence: p.flowEvidence(stale),
-			Causes:   p.whyStaleUDP(),
-			Remedy:   p.forget(stale),
-		}}
+		f := p.staleFinding(stale, "flow")
+		f.Message = fmt.Sprintf("%s to %s still %s to %s, which is no endpoint of %s: what the clients send there is lost (%s)",
+			plural(n, "flow"), dialledAddrs(stale, p.Protocol), goOrGoes(n), several(goesTo(stale)), p.Key(), p.On.freshness(stale, udpTimeout))
+		f.Want, f.Causes, f.Remedy = "flows to endpoints of the Service only", p.whyStaleUDP(), p.forget(stale)
+		return []report.Finding{f}
 	},
 }
 
@@ -56,14 +50,6 @@ func udpTimeout(f *host.Flow) string {
 		return timeoutUDPStream
 	}
 	return timeoutUDP
-}
-
-// endpointWhereOne names the address where all connections go to one.
-func endpointWhereOne(of []*sent) report.Object {
-	if to := goesTo(of); len(to) == 1 {
-		return report.Object{Endpoint: to[0]}
-	}
-	return report.Object{}
 }
 
 func goOrGoes(n int) string {

@@ -26,7 +26,7 @@ var earlyAcceptHidesReject = Check{
 }
 
 // oneForEachAccept makes one finding of what one ACCEPT hides.
-func oneForEachAccept(n *Node, found []report.Finding) []report.Finding {
+func oneForEachAccept(n *Node, found []portFinding) []report.Finding {
 	return foldByRule(n, found, func(f *report.Finding, ports []string) {
 		f.Message = hides(f.Subject, list(ports, 3))
 	})
@@ -37,7 +37,7 @@ func hides(place, ports string) string {
 }
 
 // foldByRule makes one finding of those whose first evidence is the same rule. say speaks of several service ports.
-func foldByRule(n *Node, found []report.Finding, say func(f *report.Finding, ports []string)) []report.Finding {
+func foldByRule(n *Node, found []portFinding, say func(f *report.Finding, ports []string)) []report.Finding {
 	type place struct {
 		file string
 		line int
@@ -50,9 +50,9 @@ func foldByRule(n *Node, found []report.Finding, say func(f *report.Finding, por
 		where := place{e.File, e.Line}
 		if _, ok := at[where]; !ok {
 			at[where] = len(out)
-			out = append(out, found[i])
+			out = append(out, found[i].Finding)
 		}
-		ports[where] = appendNew(ports[where], portName(&found[i].Object))
+		ports[where] = once(ports[where], found[i].port.Key())
 	}
 	for where, i := range at {
 		if len(ports[where]) > 1 {
@@ -61,15 +61,6 @@ func foldByRule(n *Node, found []report.Finding, say func(f *report.Finding, por
 		}
 	}
 	return out
-}
-
-// portName is the service port that a finding is of, as "namespace/name:port".
-func portName(o *report.Object) string {
-	name := o.Namespace + "/" + o.Name
-	if o.Port != "" {
-		name += ":" + o.Port
-	}
-	return name
 }
 
 // hiding is an ACCEPT that hides refusals, with the first one that it hides.
@@ -135,7 +126,7 @@ func (r *refusals) of(rs *netfilter.Ruleset, path *report.Path) *netfilter.Rule 
 			of[key] = rule
 		}
 	}
-	key := refused{path.Frontend.Address, protocolNumber(path.Frontend.Protocol), path.Frontend.Port}
+	key := refused{path.Frontend.Address, dataplane.ProtocolNumber(path.Frontend.Protocol), path.Frontend.Port}
 	if rule := of[key]; rule != nil {
 		return rule
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/report"
 )
@@ -63,7 +64,7 @@ func (p *Port) entrance(path *report.Path) (entrance, bool) {
 	if err != nil {
 		return entrance{}, false
 	}
-	key := dialled{netfilter.Family(p.Family), a, protocolNumber(path.Frontend.Protocol), uint16(path.Frontend.Port)}
+	key := dialled{netfilter.Family(p.Family), a, dataplane.ProtocolNumber(path.Frontend.Protocol), uint16(path.Frontend.Port)}
 	if e, ok := p.On.entrances()[key]; ok {
 		return e, true
 	}
@@ -81,16 +82,6 @@ func (e entrance) leadsTo() string {
 		return fmt.Sprintf("its chain %s is empty", e.chain.Name)
 	}
 	return fmt.Sprintf("its chain %s translates nothing", e.chain.Name)
-}
-
-func protocolNumber(name string) uint8 {
-	switch name {
-	case "UDP":
-		return netfilter.ProtoUDP
-	case "SCTP":
-		return netfilter.ProtoSCTP
-	}
-	return netfilter.ProtoTCP
 }
 
 // gate is a chain that kube-proxy keeps for all Services, with what there is of it.
@@ -116,8 +107,8 @@ func (p *Port) gates(table string, names ...string) []gate {
 	return out
 }
 
-// at says where a rule would have to stand, as evidence, and whether all that is there is empty.
-func at(gates []gate) (evidence []report.Evidence, empty string) {
+// vacant says where a rule would have to stand, as evidence, and names a chain there that is empty.
+func vacant(gates []gate) (evidence []report.Evidence, empty string) {
 	for _, g := range gates {
 		e := ChainEvidence(g.rules, g.chain)
 		switch n := len(g.chain.Rules); n {

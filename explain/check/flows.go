@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
@@ -30,7 +31,7 @@ func (p *Port) flows(wanted func(*host.Flow) bool) []*sent {
 			continue
 		}
 		first := len(out)
-		for _, flow := range p.On.Host.FlowsTo(protocolNumber(p.Protocol), f.Addr, uint16(f.Port)) {
+		for _, flow := range p.On.Host.FlowsTo(dataplane.ProtocolNumber(p.Protocol), f.Addr, uint16(f.Port)) {
 			if flow.Zone != 0 || !wanted(flow) {
 				continue
 			}
@@ -61,6 +62,21 @@ func (p *Port) staleFlows(wanted func(*host.Flow) bool) []*sent {
 	return stale
 }
 
+// staleFinding is what findings about connections to an address that is no endpoint have in common. noun names one of
+// them.
+func (p *Port) staleFinding(stale []*sent, noun string) report.Finding {
+	freshestFirst(stale)
+	f := report.Finding{
+		Subject:  dialledAddrs(stale, p.Protocol) + " to " + several(goesTo(stale)),
+		Got:      fmt.Sprintf("%s to %s", plural(countFlows(stale), noun), several(goesTo(stale))),
+		Evidence: p.flowEvidence(stale),
+	}
+	if to := goesTo(stale); len(to) == 1 {
+		f.Object.Endpoint = to[0]
+	}
+	return f
+}
+
 // translated tells whether a connection goes elsewhere than to what was dialled.
 func translated(f *host.Flow) bool {
 	return f.ReplySrc != f.Dst || f.ReplySrcPort != f.DstPort
@@ -86,7 +102,7 @@ func countFlows(of []*sent) int {
 func dialledAddrs(of []*sent, protocol string) string {
 	var out []string
 	for _, s := range of {
-		out = appendNew(out, netip.AddrPortFrom(s.frontend.Addr, uint16(s.frontend.Port)).String()+"/"+protocol)
+		out = once(out, netip.AddrPortFrom(s.frontend.Addr, uint16(s.frontend.Port)).String()+"/"+protocol)
 	}
 	return several(out)
 }
@@ -94,7 +110,7 @@ func dialledAddrs(of []*sent, protocol string) string {
 func goesTo(of []*sent) []string {
 	var out []string
 	for _, s := range of {
-		out = appendNew(out, s.to.String())
+		out = once(out, s.to.String())
 	}
 	return out
 }

@@ -14,8 +14,8 @@ var foreignDNAT = Check{
 	Title: "packets to Services that another program's rule translates first",
 	Port: func(p *Port) []report.Finding {
 		var out []report.Finding
-		for _, e := range p.endpoints("stale") {
-			if p.whose(e.first) != foreign || isHostPort(e.first.TranslatedBy) {
+		for _, e := range p.strays(foreign) {
+			if isHostPort(e.first.TranslatedBy) {
 				continue
 			}
 			out = append(out, report.Finding{

@@ -71,12 +71,12 @@ func marks(r netfilter.Rule) bool {
 }
 
 // oneForEachMark makes one finding of what one rule marks: of the node, because it hardly ever means one Service.
-func oneForEachMark(n *Node, found []report.Finding) []report.Finding {
-	found = foldByRule(n, found, func(*report.Finding, []string) {})
-	for i := range found {
-		found[i].Object = report.Object{Kind: "Node", Name: n.Name}
+func oneForEachMark(n *Node, found []portFinding) []report.Finding {
+	out := foldByRule(n, found, func(*report.Finding, []string) {})
+	for i := range out {
+		out[i].Object = report.Object{Kind: "Node", Name: n.Name}
 	}
-	return found
+	return out
 }
 
 // marking is what is on a packet when it is translated, and the foreign rule that put it there.

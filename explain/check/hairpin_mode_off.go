@@ -18,7 +18,6 @@ var hairpinModeOff = Check{
 		}
 		bridges := n.podBridges()
 		if len(bridges) == 0 {
-			n.seesBridges()
 			return nil
 		}
 		local := n.locallyBacked()
@@ -44,7 +43,7 @@ func (n *Node) locallyBacked() []string {
 				continue
 			}
 			if _, own := n.nodeOf(e.Addr); !own {
-				out = appendNew(out, sp.Namespace+"/"+sp.Name)
+				out = once(out, sp.Namespace+"/"+sp.Name)
 				break
 			}
 		}

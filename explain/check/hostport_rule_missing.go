@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/explain/report"
@@ -37,7 +38,7 @@ var hostPortRuleMissing = Check{
 			if pod.Spec.NodeName != n.Name || err != nil {
 				continue
 			}
-			family := familyOf(addr)
+			family := netfilter.FamilyOf(addr)
 			if !n.Needs(RulesOf(family)) {
 				continue
 			}
@@ -144,7 +145,7 @@ func (h *hostPortRules) take(c *netfilter.Chain, r *netfilter.Rule) {
 			return
 		}
 		for _, protocol := range []string{"TCP", "UDP", "SCTP"} {
-			if r.Proto.Test(protocolNumber(protocol)) {
+			if r.Proto.Test(dataplane.ProtocolNumber(protocol)) {
 				h.to[forwardedTo{netip.AddrPortFrom(t.Min, t.MinPort), protocol}] = true
 			}
 		}

@@ -33,7 +33,7 @@ var hostPortShadowsService = Check{
 					if !ahead {
 						continue
 					}
-					seen = appendNew(seen, frontend(path))
+					seen = once(seen, frontend(path))
 					if first == nil {
 						first, evidence = b, append([]report.Evidence{jump}, rules(b)...)
 					}

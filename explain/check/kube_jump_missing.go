@@ -141,7 +141,7 @@ func jumpsGone(rs *netfilter.Ruleset, t *netfilter.Table, from *netfilter.Chain,
 		if len(to.Rules) == 0 {
 			what += " (empty now)"
 		} else {
-			loses = appendNew(loses, j.Loses)
+			loses = once(loses, j.Loses)
 		}
 		names, chains = append(names, j.To), append(chains, what)
 		f.Evidence = append(f.Evidence, ChainEvidence(rs, to))

@@ -29,7 +29,7 @@ var lbIPShortCircuited = Check{
 				for _, f := range sp.Frontends {
 					// Addresses that are left to the load balancer (ipMode Proxy) are no frontends.
 					if f.Kind == intent.LoadBalancer {
-						addresses = appendNew(addresses, f.Addr.String())
+						addresses = once(addresses, f.Addr.String())
 					}
 				}
 			}

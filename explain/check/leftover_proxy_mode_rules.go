@@ -72,12 +72,12 @@ func (l *left) add(rs *netfilter.Ruleset, t *netfilter.Table, c *netfilter.Chain
 			}
 			continue
 		}
-		l.places = appendNew(l.places, t.Name+"/"+c.Name)
+		l.places = once(l.places, t.Name+"/"+c.Name)
 		if len(l.deciding) < 3 {
 			l.deciding = append(l.deciding, RuleEvidence(rs, r))
 		}
 		if key, _, ok := dataplane.ServicePortOf(r.Comment); ok {
-			l.services = appendNew(l.services, key)
+			l.services = once(l.services, key)
 		}
 	}
 }

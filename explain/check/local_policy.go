@@ -182,12 +182,6 @@ type leftOut struct {
 
 func (p *Port) leftOut() leftOut {
 	var l leftOut
-	add := func(words []string, word string) []string {
-		if slices.Contains(words, word) {
-			return words
-		}
-		return append(words, word)
-	}
 	for _, paths := range p.Cells {
 		first := &paths[0]
 		if !p.noLocal(first) || len(paths) != 1 || !ends(first.Result) || dialsElsewhere(first) {
@@ -197,7 +191,7 @@ func (p *Port) leftOut() leftOut {
 		if first.Result == report.ResultReject {
 			result = "refused"
 		}
-		l.classes, l.frontends, l.results = add(l.classes, first.SourceClass), add(l.frontends, frontend(first)), add(l.results, result)
+		l.classes, l.frontends, l.results = once(l.classes, first.SourceClass), once(l.frontends, frontend(first)), once(l.results, result)
 		if l.rule == nil {
 			l.rule = verdict(first)
 		}

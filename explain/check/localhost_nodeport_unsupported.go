@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
 )
@@ -47,7 +48,7 @@ var localhostNodePortUnsupported = Check{
 // listensOn tells whether a process is known to listen on the node port at an address: newest kube-proxy can serve
 // loopback that way, and a process of the node's own is nobody's surprise.
 func (n *Node) listensOn(sp *intent.ServicePort, a netip.Addr) bool {
-	return n.Host.Listener(protocolNumber(sp.Protocol), a, uint16(sp.NodePort)) != nil
+	return n.Host.Listener(dataplane.ProtocolNumber(sp.Protocol), a, uint16(sp.NodePort)) != nil
 }
 
 // modeEvidence is what tells the proxy's mode.

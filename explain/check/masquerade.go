@@ -77,12 +77,3 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 		Remedy:   remedy,
 	}}
 }
-
-func once(words []string, w string) []string {
-	for _, have := range words {
-		if have == w {
-			return words
-		}
-	}
-	return append(words, w)
-}

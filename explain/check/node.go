@@ -100,7 +100,7 @@ const (
 	RuleCounters Source = "packet counters of iptables rules"
 )
 
-// Hints say how a source is had; shown where it is missing.
+// hints say how a source is had; shown where it is missing.
 var hints = map[Source]string{
 	Rules4:     "`iptables-save -c`",
 	Rules6:     "`ip6tables-save -c`",
@@ -270,6 +270,3 @@ func (n *Node) unknown(id string) report.Unknown {
 	u.Text = strings.Join(texts, "; ")
 	return u
 }
-
-// Hint says how a source is had.
-func (s Source) Hint() string { return hints[s] }

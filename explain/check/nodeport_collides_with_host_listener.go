@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
@@ -68,7 +69,7 @@ func processOf(s *host.Socket) string {
 
 // listener is the socket of another program than the proxy that would get a node port's connections.
 func (n *Node) listener(sp *intent.ServicePort) *host.Socket {
-	proto := protocolNumber(sp.Protocol)
+	proto := dataplane.ProtocolNumber(sp.Protocol)
 	for i := range n.Host.Sockets {
 		s := &n.Host.Sockets[i]
 		if s.Proto != proto || int(s.Port) != sp.NodePort || n.ofProxy(s) {

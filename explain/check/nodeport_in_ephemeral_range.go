@@ -34,7 +34,7 @@ var nodePortInEphemeralRange = Check{
 				continue
 			}
 			names = append(names, fmt.Sprintf("%d (%s of %s)", u.port, u.purpose, u.of.Key()))
-			numbers = appendNew(numbers, strconv.Itoa(u.port))
+			numbers = once(numbers, strconv.Itoa(u.port))
 			if len(evidence) < 3 {
 				evidence = append(evidence, serviceEvidence(u.of))
 			}

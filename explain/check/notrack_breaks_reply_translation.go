@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/report"
 )
@@ -65,7 +66,7 @@ func (p *Port) exemptsAnswers(b *report.Backend) (*netfilter.Ruleset, *netfilter
 	}
 	for _, hook := range []netfilter.Hook{netfilter.Prerouting, netfilter.Output} {
 		for _, e := range p.On.exemptions(netfilter.Family(p.Family), hook) {
-			if covers(e.rule.Src, a) && e.rule.Proto.Test(protocolNumber(p.Protocol)) && fromPort(e.rule, b.Port) {
+			if covers(e.rule.Src, a) && e.rule.Proto.Test(dataplane.ProtocolNumber(p.Protocol)) && fromPort(e.rule, b.Port) {
 				return e.rules, e.rule
 			}
 		}

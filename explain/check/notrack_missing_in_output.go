@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/report"
@@ -37,7 +38,7 @@ var notrackMissingInOutput = Check{
 // exempted is the rule that takes packets to a frontend out of connection tracking at a hook. In PREROUTING it has to
 // name the frontend, in OUTPUT any rule that covers it will do.
 func (p *Port) exempted(hook netfilter.Hook, f intent.Frontend) (*netfilter.Ruleset, *netfilter.Rule) {
-	proto := protocolNumber(p.Protocol)
+	proto := dataplane.ProtocolNumber(p.Protocol)
 	for _, e := range p.On.exemptions(netfilter.Family(p.Family), hook) {
 		r := e.rule
 		addr, _, port, hasAddr, hasProto, hasPort := r.ExactDst()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
 )
@@ -227,7 +228,7 @@ func onRequest(p *Port, path *report.Path) *Obstacle {
 // listens on a service address, such as NodeLocal DNS, takes such packets out of connection tracking on purpose.
 func (p *Port) nobodyListens(path *report.Path) bool {
 	a, err := netip.ParseAddr(path.Frontend.Address)
-	return err == nil && p.On.Has(Sockets) && p.On.Host.Listener(protocolNumber(path.Frontend.Protocol), a, uint16(path.Frontend.Port)) == nil
+	return err == nil && p.On.Has(Sockets) && p.On.Host.Listener(dataplane.ProtocolNumber(path.Frontend.Protocol), a, uint16(path.Frontend.Port)) == nil
 }
 
 // byNotrack is the obstacle that a rule in the raw table makes: what is not tracked is not translated.
@@ -351,12 +352,4 @@ func named(services []string) string {
 		return services[0]
 	}
 	return fmt.Sprintf("%d Services (%s)", len(services), list(services, 3))
-}
-
-// list joins words, the first max of them.
-func list(words []string, most int) string {
-	if len(words) > most {
-		return strings.Join(words[:most], ", ") + fmt.Sprintf(" and %d more", len(words)-most)
-	}
-	return strings.Join(words, ", ")
 }

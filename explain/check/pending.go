@@ -5,8 +5,7 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -46,10 +45,7 @@ func (n *Node) changed(namespace, name string) time.Time {
 	}
 	for _, s := range n.Objects.SlicesOf(namespace, name) {
 		see(s.CreationTimestamp.Time)
-		// The EndpointSlice controller writes when the pod or Service changed that made it write.
-		if t, err := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime]); err == nil {
-			see(t)
-		}
+		see(objects.LastChange(s.Annotations))
 	}
 	return last.UTC()
 }

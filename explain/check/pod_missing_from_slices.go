@@ -67,7 +67,7 @@ func (n *Node) missedPods(s *service, missing []objects.Pod) report.Finding {
 	f := report.Finding{
 		Object: s.object(), Subject: s.key(),
 		Message: fmt.Sprintf("%s ready and selected by %s, but no EndpointSlice lists %s: kube-proxy cannot send anything there", areNamed(missing), s.key(), themOrIt(missing)),
-		Want:    "every ready pod in an EndpointSlice", Got: fmt.Sprintf("%s in none", countOf(len(missing), "pod")),
+		Want:    "every ready pod in an EndpointSlice", Got: fmt.Sprintf("%s in none", plural(len(missing), "pod")),
 		Evidence: []report.Evidence{s.evidence()},
 		Causes: []string{
 			"kube-controller-manager has stopped, has lost its leader lease, or cannot write EndpointSlices (quota, admission webhook)",

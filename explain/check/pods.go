@@ -222,10 +222,3 @@ func podNames(pods []objects.Pod) []string {
 	}
 	return out
 }
-
-func countOf(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}

@@ -36,7 +36,7 @@ const podsShown = 5
 func noneReady(s *service, pods []objects.Pod) report.Finding {
 	f := report.Finding{
 		Object: s.object(), Subject: s.key(),
-		Want: "a ready pod", Got: fmt.Sprintf("0 of %s ready", countOf(len(pods), "pod")),
+		Want: "a ready pod", Got: fmt.Sprintf("0 of %s ready", plural(len(pods), "pod")),
 		Evidence: []report.Evidence{s.evidence()},
 	}
 	var states []string
@@ -47,7 +47,7 @@ func noneReady(s *service, pods []objects.Pod) report.Finding {
 			f.Evidence = append(f.Evidence, podEvidence(p, why))
 		}
 	}
-	f.Message = fmt.Sprintf("%s selects %s, and none is ready: %s", s.key(), countOf(len(pods), "pod"), list(states, podsShown))
+	f.Message = fmt.Sprintf("%s selects %s, and none is ready: %s", s.key(), plural(len(pods), "pod"), list(states, podsShown))
 	f.Remedy = fmt.Sprintf("kubectl -n %s describe pod %s (its events), and kubectl -n %s logs %s --previous where a container stops", s.Namespace, pods[0].Name, s.Namespace, pods[0].Name)
 	return f
 }

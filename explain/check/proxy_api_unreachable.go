@@ -73,7 +73,7 @@ func (n *Node) apiServers() []string {
 		}
 		for _, e := range s.Endpoints {
 			for _, a := range e.Addresses {
-				out = appendNew(out, a)
+				out = once(out, a)
 			}
 		}
 	}

@@ -34,7 +34,7 @@ var refusalMissing = Check{
 			if want == report.ResultDrop {
 				gates = append(gates, "KUBE-PROXY-FIREWALL")
 			}
-			where, _ := at(p.gates("filter", gates...))
+			where, _ := vacant(p.gates("filter", gates...))
 			f.Evidence = append(f.Evidence, where...)
 			switch {
 			case translates(first.Result):

@@ -149,7 +149,7 @@ func (n *Node) refuses(found []*refusedIn, p *Port, in string, from, to netip.Ad
 	}
 	for _, r := range found {
 		if r.in == in {
-			r.services = appendNew(r.services, p.Key())
+			r.services = once(r.services, p.Key())
 			return found
 		}
 	}

@@ -30,8 +30,8 @@ var serviceCIDROverlapsPodCIDR = Check{
 			for _, pr := range pods {
 				if r.Overlaps(pr.Prefix) {
 					hit[pr.Prefix] = true
-					clashes = appendNew(clashes, "the service range "+r.String())
-					evidence = appendNew(evidence, r.evidence)
+					clashes = once(clashes, "the service range "+r.String())
+					evidence = once(evidence, r.evidence)
 				}
 			}
 		}
@@ -119,7 +119,7 @@ func (n *Node) clusterIPsIn(ranges []addrRange) (services []*intent.ServicePort,
 	var lengths []int
 	for _, r := range ranges {
 		known[r.Prefix] = true
-		lengths = appendNew(lengths, r.Bits())
+		lengths = once(lengths, r.Bits())
 	}
 	var last netip.Addr
 	for _, sp := range n.Plan.Ports {
@@ -132,7 +132,7 @@ func (n *Node) clusterIPsIn(ranges []addrRange) (services []*intent.ServicePort,
 		for _, bits := range lengths {
 			if p, err := a.Prefix(bits); err == nil && known[p] {
 				inside = true
-				holders = appendNew(holders, p)
+				holders = once(holders, p)
 			}
 		}
 		if inside {

@@ -171,7 +171,7 @@ func whyNoneReady(pods []objects.Pod, selected string) emptiness {
 		}
 		states = append(states, p.Name+" "+whyUnready(p.Pod))
 	}
-	e.text = fmt.Sprintf("none of its %s is ready: %s", countOf(len(pods), "pod"), list(states, 3))
+	e.text = fmt.Sprintf("none of its %s is ready: %s", plural(len(pods), "pod"), list(states, 3))
 	return e
 }
 

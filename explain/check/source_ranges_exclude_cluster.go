@@ -26,8 +26,8 @@ var sourceRangesExcludeCluster = Check{
 			if !ok || first.Frontend.Kind != string(intent.LoadBalancer) || !p.excludes(first) || certain(paths) && getsThrough(first.Result) {
 				continue
 			}
-			who = appendNew(who, client)
-			addresses = appendNew(addresses, first.Frontend.Address)
+			who = once(who, client)
+			addresses = once(addresses, first.Frontend.Address)
 			if len(evidence) == 0 && first.Result == report.ResultDrop {
 				evidence = verdict(first)
 			}

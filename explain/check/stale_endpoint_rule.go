@@ -10,10 +10,7 @@ import (
 // staleEndpointRule: traffic goes to an address that is no endpoint any more.
 var staleEndpointRule = Check{ID: "stale-endpoint-rule", Severity: Error, Rests: onGrid, Title: "traffic to addresses that are no endpoints any more", Port: func(p *Port) []report.Finding {
 	var out []report.Finding
-	for _, e := range p.endpoints("stale") {
-		if p.whose(e.first) != ownStale {
-			continue
-		}
+	for _, e := range p.strays(ownStale) {
 		out = append(out, report.Finding{
 			Object:  report.Object{Endpoint: e.address},
 			Subject: e.address,

@@ -91,7 +91,7 @@ type frontendSet map[frontendID]bool
 func (n *Node) frontends() frontendSet {
 	set := make(frontendSet)
 	for _, sp := range n.Plan.Ports {
-		id := frontendID{servicePort: sp.Key(), protocol: protocolNumber(sp.Protocol), family: netfilter.Family(sp.Family)}
+		id := frontendID{servicePort: sp.Key(), protocol: dataplane.ProtocolNumber(sp.Protocol), family: netfilter.Family(sp.Family)}
 		for _, f := range sp.Frontends {
 			if f.Kind != intent.NodePort && f.Kind != intent.HealthCheck {
 				id.addr, id.port = f.Addr, uint16(f.Port)
@@ -147,7 +147,7 @@ func (s *staleFrontends) add(p dataplane.Programmed) {
 	if p.Addr.IsValid() {
 		text = fmt.Sprintf("%s %s", p.Kind, netip.AddrPortFrom(p.Addr, p.Port))
 	}
-	if s.at = appendNew(s.at, text); len(s.evidence) < 3 {
+	if s.at = once(s.at, text); len(s.evidence) < 3 {
 		s.evidence = append(s.evidence, RuleEvidence(p.Ruleset, p.Rule))
 	}
 }

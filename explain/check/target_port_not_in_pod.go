@@ -83,7 +83,7 @@ func undeclared(s *service, p *Port, pods []objects.Pod) report.Finding {
 	f := report.Finding{
 		Object: s.object(), Subject: fmt.Sprintf("targetPort %d", target),
 		Message: fmt.Sprintf("%s sends to port %d, and %d of the %s behind it %s other container ports but not this one (%s %s): connections there are probably refused",
-			p.Key(), target, len(pods), countOf(len(p.Endpoints), "pod"), verb, noun, names),
+			p.Key(), target, len(pods), plural(len(p.Endpoints), "pod"), verb, noun, names),
 		Want: fmt.Sprintf("a container port %d (%s) in each pod", target, p.Protocol), Got: "none in " + names,
 		Evidence: []report.Evidence{s.evidence()},
 		Causes:   []string{"the selector catches pods of another workload", "the targetPort of the Service is wrong", "the pod listens there and does not declare it, which is allowed"},

@@ -115,14 +115,14 @@ func (n *Node) hintsFail(s *service, p *Port, w wish) *unusable {
 // hintsMissing is about endpoints without hints: a single one makes kube-proxy ignore those of all others.
 func (n *Node) hintsMissing(s *service, w wish, ready, without []*intent.Endpoint, zones, unlabelled []string) *unusable {
 	u := &unusable{
-		text:   fmt.Sprintf("%d of %s %s no hint", len(without), countOf(len(ready), "ready endpoint"), map[bool]string{true: "has", false: "have"}[len(without) == 1]),
+		text:   fmt.Sprintf("%d of %s %s no hint", len(without), plural(len(ready), "ready endpoint"), map[bool]string{true: "has", false: "have"}[len(without) == 1]),
 		remedy: fmt.Sprintf("kubectl -n %s describe service %s (its events say why the controller gives no hints)", s.Namespace, s.Name),
 	}
 	if len(s.Spec.Selector) == 0 {
 		u.causes = append(u.causes, "the EndpointSlices were written by hand, without hints")
 	}
 	if len(unlabelled) > 0 {
-		u.causes = append(u.causes, fmt.Sprintf("%s without the label %s: %s", countOf(len(unlabelled), "node"), corev1.LabelTopologyZone, list(unlabelled, podsShown)))
+		u.causes = append(u.causes, fmt.Sprintf("%s without the label %s: %s", plural(len(unlabelled), "node"), corev1.LabelTopologyZone, list(unlabelled, podsShown)))
 		u.remedy = fmt.Sprintf("label the nodes with their zone: kubectl label node %s %s=ZONE", unlabelled[0], corev1.LabelTopologyZone)
 	}
 	if w.annotated && len(zones) > len(ready) {
@@ -172,7 +172,7 @@ func (n *Node) hintsUnused(s *service, p *Port, w wish, u *unusable) report.Find
 	f := report.Finding{
 		Object: s.object(), Subject: s.key(),
 		Message: fmt.Sprintf("%s asks for near endpoints (%s), and kube-proxy uses all of them: %s", s.key(), w.text, u.text),
-		Want:    "endpoints near the client", Got: fmt.Sprintf("all %s", countOf(len(p.Cluster), "endpoint")),
+		Want:    "endpoints near the client", Got: fmt.Sprintf("all %s", plural(len(p.Cluster), "endpoint")),
 		Evidence: []report.Evidence{s.evidence()},
 		Causes:   u.causes, Remedy: u.remedy,
 	}

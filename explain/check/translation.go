@@ -2,6 +2,7 @@ package check
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/svcnet/svcnet/explain/dataplane"
@@ -45,6 +46,11 @@ func (p *Port) whose(b *report.Backend) origin {
 		return ownStale
 	}
 	return ownWrong
+}
+
+// strays are the backends that no slice lists and that came to get traffic in a certain way.
+func (p *Port) strays(by origin) []*byEndpoint {
+	return slices.DeleteFunc(p.endpoints("stale"), func(e *byEndpoint) bool { return p.whose(e.first) != by })
 }
 
 // standsFor is the endpoint that a chain is named for, as far as it is one of the Service's.

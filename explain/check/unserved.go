@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/svcnet/svcnet/explain/intent"
@@ -17,7 +18,7 @@ var missingServiceRule = Check{
 	Port: func(p *Port) []report.Finding {
 		return unserved(p, "is not programmed on this node: packets pass untranslated", report.ResultNoMatch)
 	},
-	Fold: func(n *Node, found []report.Finding) []report.Finding {
+	Fold: func(n *Node, found []portFinding) []report.Finding {
 		// By family: ip6tables is a program and a restore of its own.
 		var out []report.Finding
 		for _, family := range []int{4, 6} {
@@ -29,8 +30,8 @@ var missingServiceRule = Check{
 			}
 			var of []report.Finding
 			for _, f := range found {
-				if isIPv6 := strings.Contains(f.Subject, "["); isIPv6 == (family == 6) {
-					of = append(of, f)
+				if f.port.Family == family {
+					of = append(of, f.Finding)
 				}
 			}
 			if len(of) < 2 || len(of) < served {
@@ -74,41 +75,47 @@ func untracked(p *report.Path) bool {
 func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 	for _, paths := range p.Cells {
 		first := &paths[0]
-		if !certain(paths) || len(paths) != 1 || first.Intended == nil || !translates(first.Intended.Result) {
+		if !certain(paths) || len(paths) != 1 || first.Intended == nil || !translates(first.Intended.Result) || untracked(first) {
 			continue
 		}
-		for _, r := range results {
-			if first.Result != r || (r != report.ResultNoMatch && !refusesByService(first)) || untracked(first) {
-				continue
-			}
-			evidence, message := verdict(first), fmt.Sprintf("%s (%s) %s", frontend(first), p.Key(), what)
-			if e, ok := p.entrance(first); r == report.ResultNoMatch && ok {
-				evidence = append(evidence, RuleEvidence(e.rules, e.rule))
-				message = fmt.Sprintf("packets to %s (%s) pass untranslated: %s", frontend(first), p.Key(), e.leadsTo())
-			} else if r == report.ResultNoMatch {
-				shared := "KUBE-SERVICES"
-				if first.Frontend.Kind == string(intent.NodePort) {
-					shared = "KUBE-NODEPORTS"
-				}
-				where, empty := at(p.gates("nat", shared))
-				evidence = append(evidence, where...)
-				if empty != "" {
-					message += fmt.Sprintf(" (%s is empty)", empty)
-				}
-			}
-			return []report.Finding{{
-				Subject:  frontend(first),
-				Message:  message,
-				Want:     fmt.Sprintf("one of %d endpoints", len(first.Intended.Backends)),
-				Got:      cmp.Or(first.Because, string(first.Result)),
-				Evidence: append(evidence, p.objectEvidence()),
-				Causes: []string{
-					"kube-proxy on this node has not synced since the Service or its endpoints appeared",
-					"kube-proxy's rules were flushed (a firewall reload, a network plugin's restart)",
-				},
-				Remedy: restartProxy,
-			}}
+		if !slices.Contains(results, first.Result) || first.Result != report.ResultNoMatch && !refusesByService(first) {
+			continue
 		}
+		message, evidence := fmt.Sprintf("%s (%s) %s", frontend(first), p.Key(), what), verdict(first)
+		if first.Result == report.ResultNoMatch {
+			var where []report.Evidence
+			message, where = p.unprogrammed(first, message)
+			evidence = append(evidence, where...)
+		}
+		return []report.Finding{{
+			Subject:  frontend(first),
+			Message:  message,
+			Want:     fmt.Sprintf("one of %d endpoints", len(first.Intended.Backends)),
+			Got:      cmp.Or(first.Because, string(first.Result)),
+			Evidence: append(evidence, p.objectEvidence()),
+			Causes: []string{
+				"kube-proxy on this node has not synced since the Service or its endpoints appeared",
+				"kube-proxy's rules were flushed (a firewall reload, a network plugin's restart)",
+			},
+			Remedy: restartProxy,
+		}}
 	}
 	return nil
+}
+
+// unprogrammed says where packets to a frontend ought to be translated: by a rule that leads nowhere, or in a chain that
+// has none for it.
+func (p *Port) unprogrammed(path *report.Path, message string) (string, []report.Evidence) {
+	if e, ok := p.entrance(path); ok {
+		return fmt.Sprintf("packets to %s (%s) pass untranslated: %s", frontend(path), p.Key(), e.leadsTo()), []report.Evidence{RuleEvidence(e.rules, e.rule)}
+	}
+	shared := "KUBE-SERVICES"
+	if path.Frontend.Kind == string(intent.NodePort) {
+		shared = "KUBE-NODEPORTS"
+	}
+	where, empty := vacant(p.gates("nat", shared))
+	if empty != "" {
+		message += fmt.Sprintf(" (%s is empty)", empty)
+	}
+	return message, where
 }

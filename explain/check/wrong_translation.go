@@ -14,10 +14,7 @@ var wrongTranslation = Check{
 	Title: "service rules that translate to an address or port that the Service does not mean",
 	Port: func(p *Port) []report.Finding {
 		var out []report.Finding
-		for _, e := range p.endpoints("stale") {
-			if p.whose(e.first) != ownWrong {
-				continue
-			}
+		for _, e := range p.strays(ownWrong) {
 			f := report.Finding{
 				Object:   report.Object{Endpoint: e.address},
 				Subject:  e.first.TranslatedBy,

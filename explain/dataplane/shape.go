@@ -98,7 +98,7 @@ func (s *Shapes) share(rs *netfilter.Ruleset, t *netfilter.Table, c *netfilter.C
 // others: one of its backends is itself named by rules.
 func (s *Shapes) Of(out []byte, sp *intent.ServicePort) (shape []byte, ok bool) {
 	s.port, s.out, s.chains, s.backs = sp, out, s.chains[:0], s.backs[:0]
-	proto := protoOf(sp.Protocol)
+	proto := ProtocolNumber(sp.Protocol)
 	for i := range sp.Endpoints {
 		e := &sp.Endpoints[i]
 		if s.addrs[e.Addr] || s.ports[protoPort{proto, uint16(e.Port)}] {
@@ -119,16 +119,6 @@ func (s *Shapes) Of(out []byte, sp *intent.ServicePort) (shape []byte, ok bool) 
 		s.frontend(f, p)
 	}
 	return s.out, true
-}
-
-func protoOf(name string) uint8 {
-	switch name {
-	case "UDP":
-		return netfilter.ProtoUDP
-	case "SCTP":
-		return netfilter.ProtoSCTP
-	}
-	return netfilter.ProtoTCP
 }
 
 // frontend writes the rules of all shared chains that packets to a frontend may meet.

@@ -14,6 +14,14 @@ const (
 	IPv6 Family = 6
 )
 
+// FamilyOf is the family of an address; an IPv4 address in IPv6 form counts as IPv4.
+func FamilyOf(a netip.Addr) Family {
+	if a.Is4() || a.Is4In6() {
+		return IPv4
+	}
+	return IPv6
+}
+
 // Backend tells which of the kernel's two iptables implementations holds a ruleset. Both can be
 // loaded at once, and then a packet meets both (iptables 1.8 ships iptables-legacy and iptables-nft).
 type Backend string

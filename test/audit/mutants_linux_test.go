@@ -18,6 +18,7 @@ import (
 	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/test/lab"
+	"github.com/svcnet/svcnet/test/lab/labtest"
 )
 
 // sampleMutants is how many changes CI makes, on both backends together: less than four minutes.
@@ -35,7 +36,7 @@ func TestMutants(t *testing.T) {
 	scores := map[string]*score{}
 	for i, backend := range []lab.Backend{lab.NFT, lab.Legacy} {
 		t.Run(string(backend), func(t *testing.T) {
-			h := newHunt(t, bring(t, lab.Options{Name: fmt.Sprintf("m%s%d", backend[:1], os.Getpid()), Backend: backend, NoProxy: true}))
+			h := newHunt(t, labtest.Bring(t, lab.Options{Name: fmt.Sprintf("m%s%d", backend[:1], os.Getpid()), Backend: backend, NoProxy: true}))
 			begun := time.Now()
 			made := 0
 			for n := i; n < count; n += 2 {

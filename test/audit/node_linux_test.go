@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -17,27 +16,6 @@ import (
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/test/lab"
 )
-
-// bring brings a lab up for one test.
-func bring(t *testing.T, o lab.Options) *lab.Lab {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	// The first lab on a machine builds the control plane.
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
-	defer cancel()
-	l, err := lab.Up(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
-	return l
-}
 
 // setting is a number from the environment.
 func setting(t *testing.T, name string, otherwise int) int {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/test/lab"
+	"github.com/svcnet/svcnet/test/lab/labtest"
 )
 
 // sampleSets is how many sets of objects CI looks at: less than four minutes.
@@ -25,7 +26,7 @@ const worldSeed = 20261128
 // each backend of iptables, and audits both: what is found is what the objects deserve.
 func TestRandomObjects(t *testing.T) {
 	sets, seed := setting(t, "SVCNET_AUDIT_SETS", sampleSets), setting(t, "SVCNET_AUDIT_SEED", worldSeed)
-	l := bring(t, lab.Options{Name: fmt.Sprintf("a%d", os.Getpid()), NoProxy: true, NodeBackend: map[string]lab.Backend{"n2": lab.Legacy}})
+	l := labtest.Bring(t, lab.Options{Name: fmt.Sprintf("a%d", os.Getpid()), NoProxy: true, NodeBackend: map[string]lab.Backend{"n2": lab.Legacy}})
 	w := &world{lab: l, dice: rand.New(rand.NewPCG(uint64(seed), 0)), services: map[string]*worldService{}}
 	w.begin(t)
 	var readers []*reader

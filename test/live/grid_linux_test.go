@@ -18,6 +18,7 @@ import (
 	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/test/lab"
+	"github.com/svcnet/svcnet/test/lab/labtest"
 	"github.com/svcnet/svcnet/test/shares"
 )
 
@@ -32,7 +33,7 @@ const membership = 20
 func TestGrid(t *testing.T) {
 	for _, backend := range []lab.Backend{lab.NFT, lab.Legacy} {
 		t.Run(string(backend), func(t *testing.T) {
-			s := set(t, bring(t, lab.Options{Name: fmt.Sprintf("g%s%d", backend[:1], os.Getpid()), Backend: backend, NoProxy: true}))
+			s := set(t, labtest.Bring(t, lab.Options{Name: fmt.Sprintf("g%s%d", backend[:1], os.Getpid()), Backend: backend, NoProxy: true}))
 			bundle := filepath.Join(t.TempDir(), "n1.tar.gz")
 			if _, said, code := s.run(t, s.n1, "collect", "-o", bundle); code != 0 {
 				t.Fatalf("collect: exit %d: %s", code, said)

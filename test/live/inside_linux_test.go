@@ -20,6 +20,7 @@ import (
 
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/test/lab"
+	"github.com/svcnet/svcnet/test/lab/labtest"
 )
 
 // sidecarUser is the user of Istio's sidecar.
@@ -197,7 +198,7 @@ func decoy(t *testing.T) {
 // TestInside takes pods into a mesh and gives them rules of their own, and holds what svcnet says of them beside what
 // connections meet.
 func TestInside(t *testing.T) {
-	s := set(t, bring(t, lab.Options{Name: fmt.Sprintf("i%d", os.Getpid()), NoProxy: true}))
+	s := set(t, labtest.Bring(t, lab.Options{Name: fmt.Sprintf("i%d", os.Getpid()), NoProxy: true}))
 	decoy(t)
 	s.mesh(t, "client-1")
 	s.mesh(t, "a1")

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,27 +45,6 @@ func svcnet(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return bin
-}
-
-// bring brings a lab up for one test.
-func bring(t *testing.T, o lab.Options) *lab.Lab {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	// The first lab on a machine builds the control plane.
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
-	defer cancel()
-	l, err := lab.Up(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
-	return l
 }
 
 // A stage is a lab with the scenario on it.

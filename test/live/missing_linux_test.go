@@ -21,6 +21,7 @@ import (
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/test/lab"
+	"github.com/svcnet/svcnet/test/lab/labtest"
 )
 
 // A launch is one run of svcnet on a node, with less than it would like to have.
@@ -299,7 +300,7 @@ type lack struct {
 // not there is one line each, a status and an exit code.
 func TestMissing(t *testing.T) {
 	// On n3 the rules lie behind the old interface, which asks for other rights.
-	s := set(t, bring(t, lab.Options{Name: fmt.Sprintf("m%d", os.Getpid()), NoProxy: true, NodeBackend: map[string]lab.Backend{"n3": lab.Legacy}}))
+	s := set(t, labtest.Bring(t, lab.Options{Name: fmt.Sprintf("m%d", os.Getpid()), NoProxy: true, NodeBackend: map[string]lab.Backend{"n3": lab.Legacy}}))
 	e := newEdge(t, s)
 	admin, viewer := filepath.Join(e.dir, "admin"), filepath.Join(e.dir, "viewer")
 	own := e.file(t, "own", 0o600, []byte("apiVersion: v1\nkind: Config\n"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/test/lab"
+	"github.com/svcnet/svcnet/test/lab/labtest"
 )
 
 // TestReadWhileRewriting reads a node whose kube-proxy rewrites all of its rules several times a second, while the
@@ -18,7 +19,7 @@ func TestReadWhileRewriting(t *testing.T) {
 	const reads = 100 // for each backend
 	for _, backend := range []lab.Backend{lab.NFT, lab.Legacy} {
 		t.Run(string(backend), func(t *testing.T) {
-			l := bring(t, lab.Options{
+			l := labtest.Bring(t, lab.Options{
 				Name: fmt.Sprintf("w%s%d", backend[:1], os.Getpid()), Backend: backend, NoProxy: true,
 				ProxyConfig: func(_ string, config map[string]any) {
 					config["iptables"] = map[string]any{"syncPeriod": "100ms", "minSyncPeriod": "1ms"}

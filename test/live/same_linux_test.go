@@ -17,6 +17,7 @@ import (
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/test/lab"
+	"github.com/svcnet/svcnet/test/lab/labtest"
 )
 
 // answer is what one run of svcnet gave.
@@ -28,7 +29,7 @@ type answer struct {
 // TestSame asks one question live, of a bundle, of the bundle unpacked, of its files named one by one, and of the
 // plain files without their manifest.
 func TestSame(t *testing.T) {
-	s := set(t, bring(t, lab.Options{Name: fmt.Sprintf("s%d", os.Getpid()), NoProxy: true}))
+	s := set(t, labtest.Bring(t, lab.Options{Name: fmt.Sprintf("s%d", os.Getpid()), NoProxy: true}))
 	dir := t.TempDir()
 	bundle := filepath.Join(dir, "n1.tar.gz")
 	ask := func(args ...string) answer {

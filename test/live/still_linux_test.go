@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/svcnet/svcnet/test/lab"
+	"github.com/svcnet/svcnet/test/lab/labtest"
 )
 
 // state is what a reader could change in a network namespace, by name, as the native tools print it.
@@ -110,7 +111,7 @@ ip rule add from 10.0.0.0/8 lookup 100`},
 
 // TestLookingMovesCountersOnly asks kube-proxy's endpoints too: rules stay as they are, and counters only grow.
 func TestLookingMovesCountersOnly(t *testing.T) {
-	l := bring(t, lab.Options{Name: fmt.Sprintf("c%d", os.Getpid()), Nodes: 1})
+	l := labtest.Bring(t, lab.Options{Name: fmt.Sprintf("c%d", os.Getpid()), Nodes: 1})
 	s := &stage{Lab: l}
 	n1 := l.Node("n1")
 	netns := n1.Netns().Name

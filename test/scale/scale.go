@@ -98,7 +98,7 @@ func scatter(n int) int {
 
 // nodes is how many nodes the pods of a cluster are on.
 func nodes(services, endpoints int) int {
-	return (scatter(0)|services*endpoints|(1<<18-1))/250 + 1
+	return (services*endpoints|(1<<18-1))/250 + 1
 }
 
 func newService(i, endpoints int) service {

@@ -1,0 +1,2 @@
+// Package labtest gives tests a lab of their own.
+package labtest
