@@ -221,9 +221,9 @@ func (m *model) replyOf(f *fate) *report.Reply {
 				r.Text = fmt.Sprintf("the answer keeps the source %s, which the client did not dial", netip.AddrPortFrom(e.Packet.Src, e.Packet.SrcPort))
 			}
 		case netfilter.Dropped:
-			r.Result, r.Text = report.ReplyDrop, lastText(e)
+			m.stopped(r, report.ReplyDrop, e)
 		case netfilter.Rejected:
-			r.Result, r.Text = report.ReplyReject, lastText(e)
+			m.stopped(r, report.ReplyReject, e)
 		case netfilter.NoRoute:
 			r.Result, r.Text = report.ReplyNoRoute, e.Why
 		case netfilter.Martian:
@@ -256,11 +256,13 @@ func (m *model) bypass(out *report.Path, f *fate) *report.Reply {
 	}
 }
 
-func lastText(e netfilter.Ending) string {
-	if len(e.Hops) == 0 {
-		return e.Why
+// stopped says where an answer ends, by the last hop of its way.
+func (m *model) stopped(r *report.Reply, result report.ReplyResult, e netfilter.Ending) {
+	r.Result, r.Text = result, e.Why
+	if len(e.Hops) > 0 {
+		last := m.hop(e.Hops[len(e.Hops)-1])
+		r.Text, r.Evidence = last.Text, last.Evidence
 	}
-	return e.Hops[len(e.Hops)-1].Text
 }
 
 // sameOutcome tells whether two clients fare alike: paths equal in everything but the client itself.

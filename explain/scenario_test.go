@@ -23,7 +23,8 @@ import (
 //
 //	severity | namespace/name:port endpoint | words of the message
 //
-// where what is not of interest is left empty. silent/unknown, if it is there, says that the check is to be unknown
+// where what is not of interest is left empty. Each line of fires/evidence, if it is there, stands in the evidence of a
+// finding. silent/unknown, if it is there, says that the check is to be unknown
 // rather than answered.
 //
 // An archive whose comment has a line "base" stands on the files of testdata/findings/base, a recorded node on which
@@ -59,6 +60,7 @@ func TestFindings(t *testing.T) {
 				}
 				complete(t, &got[i])
 			}
+			evidenced(t, a, got)
 			silent := audited(t, a, "silent/")
 			for _, f := range silent.Findings {
 				if f.ID == c.ID {
@@ -71,6 +73,27 @@ func TestFindings(t *testing.T) {
 				t.Errorf("silent: unknown is %t, want %t: a check that cannot be answered is not silent (%+v)", unknown >= 0, wantUnknown, silent.Unknown)
 			}
 		})
+	}
+}
+
+// evidenced holds findings against fires/evidence.
+func evidenced(t *testing.T, a *txtar.Archive, got []report.Finding) {
+	t.Helper()
+	var shown []string
+	for i := range got {
+		for _, e := range got[i].Evidence {
+			shown = append(shown, e.Text)
+		}
+	}
+	for _, f := range a.Files {
+		if f.Name != "fires/evidence" {
+			continue
+		}
+		for line := range strings.Lines(string(f.Data)) {
+			if !slices.ContainsFunc(shown, func(s string) bool { return strings.Contains(s, strings.TrimSpace(line)) }) {
+				t.Errorf("no evidence shows %q, but %q", strings.TrimSpace(line), shown)
+			}
+		}
 	}
 }
 
@@ -88,7 +111,7 @@ func audited(t *testing.T, a *txtar.Archive, half string) *report.Report {
 			name, ok = strings.CutPrefix(f.Name, "both/")
 		}
 		switch {
-		case !ok, name == "want", name == "unknown":
+		case !ok, name == "want", name == "evidence", name == "unknown":
 		case name == "edit":
 			edits = append(edits, f.Data...)
 		default:

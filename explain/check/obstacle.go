@@ -248,10 +248,16 @@ func onReply(p *Port, path *report.Path, b *report.Backend, r *report.Reply) *Ob
 	if r == nil || r.Result == report.ReplyDelivered || r.Result == report.ReplyUnknown {
 		return nil
 	}
-	return &Obstacle{
+	o := &Obstacle{
 		Reply: true, Result: string(r.Result), Table: r.Table, Chain: r.Chain, Text: r.Text,
 		Hits: []Hit{{Port: p, Path: path, Backend: b}},
 	}
+	if r.Evidence.File != "" {
+		e := r.Evidence
+		e.Text = r.Text
+		o.Rule = &e
+	}
+	return o
 }
 
 // Place names where packets end: "filter FORWARD (policy)", "raw PREROUTING", or the reason where it is no rule.

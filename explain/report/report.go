@@ -106,6 +106,8 @@ type Reply struct {
 	Table  string      `json:"table"`
 	Chain  string      `json:"chain"`
 	Text   string      `json:"text"`
+	// Evidence is the rule or policy that stops it; absent where it is none that does.
+	Evidence Evidence `json:"evidence,omitzero"`
 }
 
 // Result is the outcome of a walk.

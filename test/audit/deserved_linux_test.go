@@ -38,6 +38,13 @@ func (w *world) deserved(node string) map[verdict]bool {
 			// Hints are for Cluster policies: where every way in is Local nobody goes by them.
 			out[verdict{"topology-hints-absent", s.Name}] = s.unhinted() && !s.localOnly()
 		}
+		for _, sl := range s.slices {
+			for _, e := range sl.Endpoints {
+				if len(e.Addresses) > 1 {
+					add("endpoint-extra-addresses-ignored")
+				}
+			}
+		}
 		for _, a := range s.Spec.ExternalIPs {
 			if !s.has(familyOf(a)) {
 				add("address-family-mismatch")

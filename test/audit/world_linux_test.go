@@ -218,11 +218,17 @@ func (w *world) turnPod(ctx context.Context, among []*worldPod) error {
 	return w.follow(ctx, p.app)
 }
 
+// fewestPods is how many pods a world keeps, however the dice fall.
+const fewestPods = 8
+
 func (w *world) replacePod(ctx context.Context) error {
 	if len(w.pods) == 0 {
 		return w.addPod(ctx, pick(w, apps[:len(apps)-1]), pick(w, []string{"n1", "n2", "n3"}))
 	}
 	p := pick(w, w.pods)
+	if leaving := slices.DeleteFunc(slices.Clone(w.pods), func(p *worldPod) bool { return !p.leaving }); len(leaving) > 0 {
+		p = pick(w, leaving)
+	}
 	w.pods = slices.DeleteFunc(w.pods, func(o *worldPod) bool { return o == p })
 	if err := w.lab.Delete(ctx, "Pod", namespace, p.name); err != nil {
 		return err
@@ -237,7 +243,7 @@ func (w *world) replacePod(ctx context.Context) error {
 			return err
 		}
 	}
-	if w.chance(15) {
+	if len(w.pods) >= fewestPods && w.chance(15) {
 		return w.follow(ctx, p.app)
 	}
 	return w.addPod(ctx, p.app, pick(w, []string{"n1", "n2", "n3"}))
@@ -541,6 +547,7 @@ func (w *world) handMade(s *worldService) []discoveryv1.EndpointSlice {
 	for _, f := range s.Spec.IPFamilies {
 		free := slices.Clone(w.pods)
 		w.dice.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+		var listed []discoveryv1.Endpoint // in the slices before
 		for i := range w.dice.IntN(3) {
 			sl := s.slice(f, fmt.Sprintf("-%d", i))
 			if w.chance(8) && len(sl.Ports) > 1 {
@@ -548,6 +555,11 @@ func (w *world) handMade(s *worldService) []discoveryv1.EndpointSlice {
 			}
 			hints := w.chance(30)
 			for range w.dice.IntN(4) {
+				if len(listed) > 0 && w.chance(8) {
+					// As controllers do when they move an endpoint: it stands in two slices for a while.
+					sl.Endpoints = append(sl.Endpoints, pick(w, listed))
+					continue
+				}
 				var e discoveryv1.Endpoint
 				if len(free) > 0 && w.chance(80) {
 					e = free[0].endpoint(f)
@@ -555,12 +567,16 @@ func (w *world) handMade(s *worldService) []discoveryv1.EndpointSlice {
 				} else {
 					e.Addresses = []string{w.elsewhere(f)}
 				}
+				if w.chance(5) {
+					e.Addresses = append(e.Addresses, w.elsewhere(f))
+				}
 				w.conditions(&e)
 				if hints || w.chance(5) {
 					e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: pick(w, []string{"west", "east"})}}}
 				}
 				sl.Endpoints = append(sl.Endpoints, e)
 			}
+			listed = append(listed, sl.Endpoints...)
 			out = append(out, sl)
 		}
 	}
