@@ -65,17 +65,12 @@ func (m *model) readAnswers(s *snapshot.Snapshot) map[check.Source]string {
 // not evaluated; empty where the rules are the answer.
 func (m *model) servedElsewhere() string {
 	switch mode := m.proxy.Mode; mode {
-	case "", "iptables", "none":
+	case "", "iptables", "nftables", "none":
 	default:
 		return fmt.Sprintf("the service proxy runs in %s mode, which this version does not evaluate", mode)
 	}
 	if m.servedBy(netfilter.IPv4) || m.servedBy(netfilter.IPv6) {
 		return ""
-	}
-	for _, t := range m.foreignTables {
-		if strings.HasSuffix(t, " kube-proxy") {
-			return "kube-proxy has its translations in nftables (table " + t + "), which this version does not evaluate"
-		}
 	}
 	for _, o := range m.proxy.Others {
 		return o.Name + " serves Services on this node, which this version does not evaluate"

@@ -108,7 +108,7 @@ func (m *model) observed(sp *intent.ServicePort) [][]report.Path {
 // checked is the node as the checks see it, without its service ports.
 func (m *model) checked() *check.Node {
 	return &check.Node{
-		Name: m.node, Rulesets: m.rulesets, Host: m.kernel.Host, Objects: m.objects, Plan: m.plan, Proxy: m.proxy,
+		Name: m.node, Rulesets: m.rulesets, NFT: m.nft, Host: m.kernel.Host, Objects: m.objects, Plan: m.plan, Proxy: m.proxy,
 		Answers: m.answers, PodScope: m.podScope, ForeignTables: m.foreignTables, Captured: m.captured, Taken: m.taken,
 	}
 }

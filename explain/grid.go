@@ -152,7 +152,7 @@ func (m *model) portsFromRules(namespace, name string) []*intent.ServicePort {
 		ns, n, _ := splitKey(key)
 		return ns == namespace && n == name
 	}
-	return m.portals(dataplane.Portals(m.rulesets, wanted, chains))
+	return m.portals(append(dataplane.Portals(m.rulesets, wanted, chains), dataplane.NFTPortals(m.nft, wanted)...))
 }
 
 // portals makes service ports of what was found in rules.

@@ -23,8 +23,8 @@ type inside struct {
 	// read, or not to the end.
 	answered [2]bool
 	missed   [2][]string
-	// foreign are its nftables tables, which nobody evaluates here.
-	foreign []string
+	// nft are its captures of nftables rules.
+	nft []nftCapture
 }
 
 // insideOf is the namespace that a piece of evidence belongs to, made when it is the first; nil for the node's.
@@ -90,7 +90,7 @@ func sortedKeys[V any](m map[string]V) []string {
 }
 
 func (in *inside) walker() netfilter.Walker {
-	return netfilter.Walker{Rulesets: in.rulesets, Kernel: in.kernel}
+	return netfilter.Walker{Rulesets: in.rulesets, NFT: withoutRepeats(in.nft), Kernel: in.kernel}
 }
 
 // noteRules records what became of a capture of rules. One of family 0 speaks for both.
@@ -115,7 +115,7 @@ func (in *inside) noteRules(e *snapshot.Evidence, src *report.Source) {
 // files do not: where the pod has none, or they could not be read, there is no file.
 func (in *inside) looked(family netfilter.Family) bool {
 	i := familyIndex(family)
-	return in.answered[i] || len(in.missed[i]) > 0 || len(in.foreign) > 0 ||
+	return in.answered[i] || len(in.missed[i]) > 0 || len(in.nft) > 0 ||
 		slices.ContainsFunc(in.rulesets, func(rs *netfilter.Ruleset) bool { return rs.Family == family })
 }
 
@@ -128,8 +128,6 @@ func (in *inside) unread(family netfilter.Family) string {
 		return "no rules of it are among the evidence"
 	case len(in.missed[i]) > 0:
 		return in.missed[i][0]
-	case len(in.foreign) > 0:
-		return fmt.Sprintf("nftables rules of %s: this version does not evaluate them yet", strings.Join(in.foreign, ", "))
 	}
 	return ""
 }
@@ -148,7 +146,7 @@ func (in *inside) unreadNote(family netfilter.Family) string {
 // the node's rules; what does not has met its fate inside.
 func (m *model) leave(in *inside, p netfilter.Packet) (out, ended []netfilter.Ending) {
 	unread := in.unreadNote(p.Family)
-	if len(in.rulesets) == 0 && in.unread(p.Family) != "" {
+	if len(in.rulesets) == 0 && len(in.nft) == 0 && in.unread(p.Family) != "" {
 		// Nothing to walk by: the packet is taken to get to the node as it is.
 		e := netfilter.Ending{Verdict: netfilter.Forwarded, P: 1, Packet: p, DstBy: -1, SrcBy: -1}
 		if unread != "" {
@@ -536,10 +534,10 @@ func (m *model) noteInside(out *report.Path, c *cell, fates []fate) {
 
 // readInside takes in evidence of a pod's namespace.
 func (r *reader) readInside(in *inside, e *snapshot.Evidence, src *report.Source, fail func(snapshot.Status, string, ...any)) {
-	if e.Format == snapshot.NFTText || e.Format == snapshot.NFTJSON {
-		for _, t := range foreignTables(e) {
-			if !slices.Contains(in.foreign, t) {
-				in.foreign = append(in.foreign, t)
+	if rank := nftRank(e.Format); rank >= 0 {
+		if len(e.Data) > 0 {
+			if rs := r.readNFT(e, src, fail); rs != nil {
+				in.nft = append(in.nft, nftCapture{rank, rs})
 			}
 		}
 		if !e.Status.Answers() {

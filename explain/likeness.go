@@ -11,6 +11,7 @@ import (
 	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/nft"
 )
 
 // likeness finds service ports that fare alike, so that of ten thousand of one kind one is walked and the others are
@@ -59,8 +60,13 @@ func (l *likeness) observe(n *check.Node, sp *intent.ServicePort) check.Port {
 
 func (m *model) likeness() *likeness {
 	l := &likeness{model: m, known: make(map[string]kind)}
-	l.shapes = dataplane.NewShapes(m.rulesets, func(r *netfilter.Rule) {
+	l.shapes = dataplane.NewShapes(m.rulesets, m.nft, func(r *netfilter.Rule) {
 		l.never = l.never || !l.division.Rule(r)
+	}, func(t *nft.Table, r *nft.Rule) {
+		shared := func(set string) bool {
+			return dataplane.OfKubeProxy(t) && slices.Contains(dataplane.NFTSharedSets, set)
+		}
+		l.never = l.never || !l.division.NFTRule(t, r, shared)
 	})
 	l.host(m.kernel.Host)
 	for _, p := range append(slices.Clone(m.proxy.ClusterCIDRs), m.proxy.PodCIDRs...) {

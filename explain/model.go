@@ -12,6 +12,7 @@ import (
 	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/nft"
 	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/explain/traits"
@@ -21,6 +22,7 @@ import (
 type model struct {
 	node     string
 	rulesets []*netfilter.Ruleset
+	nft      []*nft.Ruleset
 	kernel   *netfilter.Kernel
 	walker   netfilter.Walker
 	objects  *objects.Set
@@ -62,8 +64,10 @@ func newModel(s *snapshot.Snapshot) *model {
 		r.read(&s.Evidence[i])
 	}
 	m.objects.Sort()
+	m.nft = withoutRepeats(r.nft)
+	m.knowNFT()
 	r.traits.NodeName = s.Node
-	r.traits.Rulesets = m.rulesets
+	r.traits.Rulesets, r.traits.NFT = m.rulesets, m.nft
 	for _, n := range m.objects.Nodes {
 		r.traits.Nodes = append(r.traits.Nodes, traits.Node{
 			Name: n.Name, File: n.File, Line: n.Line,
@@ -93,7 +97,7 @@ func newModel(s *snapshot.Snapshot) *model {
 	m.kernel.ClusterRanges = m.clusterRanges()
 	m.kernel.Recent = recentLists(m.kernel.Host)
 	m.kernel.NewClient = true
-	m.walker = netfilter.Walker{Rulesets: m.rulesets, Kernel: m.kernel}
+	m.walker = netfilter.Walker{Rulesets: m.rulesets, NFT: m.nft, Kernel: m.kernel}
 	return m
 }
 

@@ -131,7 +131,7 @@ func (m *model) arrived(c *cell, f *fate) report.Result {
 	case e.Tracked != nil:
 		return report.ResultUntranslatedByConntrk
 	case e.DstBy >= 0:
-		if t, ok := e.Hops[e.DstBy].Rule.Target.(*netfilter.Translate); ok && t.Kind == netfilter.Redirect {
+		if t, ok := e.Hops[e.DstBy].Target.(*netfilter.Translate); ok && t.Kind == netfilter.Redirect {
 			return report.ResultRedirect
 		}
 		return report.ResultDNAT
@@ -139,7 +139,7 @@ func (m *model) arrived(c *cell, f *fate) report.Result {
 		return report.ResultUntrackedLocal
 	}
 	for _, h := range e.Hops {
-		if _, accept := accepts(h); accept && h.Table == "nat" && (h.Hook == netfilter.Prerouting || h.Hook == netfilter.Output) {
+		if _, accept := h.Target.(netfilter.Accept); accept && h.NAT && (h.Hook == netfilter.Prerouting || h.Hook == netfilter.Output) {
 			f.by = h.Chain
 			return report.ResultAcceptedUndelivered
 		}
@@ -154,14 +154,6 @@ func (m *model) arrived(c *cell, f *fate) report.Result {
 		}
 	}
 	return report.ResultNoMatch
-}
-
-func accepts(h netfilter.Hop) (netfilter.Accept, bool) {
-	if h.Rule == nil {
-		return netfilter.Accept{}, false
-	}
-	a, ok := h.Rule.Target.(netfilter.Accept)
-	return a, ok
 }
 
 // unreadable reads an ending whose last rule could not be followed. Where that rule stands for one endpoint
@@ -312,7 +304,7 @@ func (m *model) path(c *cell, fates []fate, p float64) report.Path {
 	switch {
 	case first.Tracked != nil && out.Table == "":
 	case first.result == report.ResultDNAT, first.result == report.ResultRedirect:
-		out.Table, out.Chain = "nat", out.TranslatedBy
+		out.Table, out.Chain = first.translatedIn(), out.TranslatedBy
 	default:
 		out.Because = first.because()
 	}
@@ -322,6 +314,17 @@ func (m *model) path(c *cell, fates []fate, p float64) report.Path {
 	}
 	m.noteInside(&out, c, fates)
 	return out
+}
+
+// translatedIn is the table of the rule that chose the destination.
+func (f *fate) translatedIn() string {
+	switch {
+	case f.DstBy >= 0:
+		return f.Hops[f.DstBy].Table
+	case len(f.Hops) > 0:
+		return f.Hops[len(f.Hops)-1].Table // known by the name of a chain
+	}
+	return ""
 }
 
 // because says what ends a packet: the rule or policy, or in words what is no rule.
@@ -383,7 +386,7 @@ func (m *model) splitAt(f *fate) int {
 
 func sharedHops(a, b []netfilter.Hop) int {
 	n := 0
-	for n < len(a) && n < len(b) && a[n].Rule == b[n].Rule && a[n].Kind == b[n].Kind && a[n].Text == b[n].Text && a[n].Hook == b[n].Hook {
+	for n < len(a) && n < len(b) && a[n].Rule == b[n].Rule && a[n].Native == b[n].Native && a[n].Kind == b[n].Kind && a[n].Text == b[n].Text && a[n].Hook == b[n].Hook {
 		n++
 	}
 	return n
@@ -438,6 +441,9 @@ func sourceOf(h netfilter.Hop) string {
 		return "conntrack"
 	case netfilter.HopRoute:
 		return "route"
+	}
+	if h.NFT {
+		return "nftables"
 	}
 	if h.Backend != netfilter.UnknownBackend {
 		return "iptables-" + string(h.Backend)

@@ -3,7 +3,6 @@ package explain
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 type reader struct {
 	model  *model
 	traits traits.Evidence
+	nft    []nftCapture
 	// saved is the newest time that a capture of rules says it was made at.
 	saved time.Time
 }
@@ -72,13 +72,6 @@ func (r *reader) read(e *snapshot.Evidence) {
 	if _, rules := rulesetParsers[e.Format]; rules {
 		r.model.noteRules(e)
 	}
-	if e.Format == snapshot.NFTText || e.Format == snapshot.NFTJSON {
-		for _, t := range foreignTables(e) {
-			if !slices.Contains(r.model.foreignTables, t) {
-				r.model.foreignTables = append(r.model.foreignTables, t)
-			}
-		}
-	}
 	r.presence(e)
 	r.otherProxies(e)
 	if e.Status != snapshot.OK && e.Status != snapshot.Truncated {
@@ -91,6 +84,12 @@ func (r *reader) read(e *snapshot.Evidence) {
 			r.saved = t
 		}
 		r.model.rulesets = append(r.model.rulesets, r.parseRules(e, parse, &src, fail)...)
+		return
+	}
+	if rank := nftRank(e.Format); rank >= 0 {
+		if rs := r.readNFT(e, &src, fail); rs != nil {
+			r.nft = append(r.nft, nftCapture{rank, rs})
+		}
 		return
 	}
 	if parse, ok := hostParsers[e.Format]; ok {
@@ -120,8 +119,6 @@ func (r *reader) read(e *snapshot.Evidence) {
 		r.traits.APIServerFlags = append(r.traits.APIServerFlags, text())
 	case snapshot.CNILog:
 		r.traits.CNILogs = append(r.traits.CNILogs, text())
-	case snapshot.NFTText, snapshot.NFTJSON:
-		r.traits.NFT = append(r.traits.NFT, text())
 	}
 }
 

@@ -41,7 +41,7 @@ func Status(s *snapshot.Snapshot) *report.NodeStatus {
 var (
 	sickness     = []string{"proxy-api-unreachable", "proxy-cannot-list-endpointslices", "proxy-sync-failed", "proxy-watch-stalled", "xtables-lock-contention"}
 	unprogrammed = []string{
-		"excluded-endpoint-used", "kube-jump-missing", "missing-endpoint-rule", "missing-service-rule", "not-ready-endpoint-used",
+		"excluded-endpoint-used", "kube-jump-missing", "missing-endpoint-rule", "missing-service-rule", "nft-map-entry-missing", "not-ready-endpoint-used",
 		"refusal-missing", "reject-rule-with-ready-endpoints", "selection-incomplete", "stale-endpoint-rule", "wrong-translation",
 	}
 )

@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/nft"
 )
 
 // rulesRead is what became of the captures of iptables rules of one family.
@@ -55,6 +57,7 @@ func familyIndex(f netfilter.Family) int {
 func (m *model) unread(family netfilter.Family) string {
 	r := m.rules[familyIndex(family)]
 	read := slices.ContainsFunc(m.rulesets, func(rs *netfilter.Ruleset) bool { return rs.Family == family })
+	m.nftTables(family, func(*nft.Ruleset, *nft.Table) { read = true })
 	switch {
 	case len(r.missed) > 0 && !(read && m.servedBy(family)):
 		return r.missed[0]
@@ -70,7 +73,9 @@ func (m *model) unread(family netfilter.Family) string {
 
 // servedBy tells whether the rules that were read hold the service proxy's.
 func (m *model) servedBy(family netfilter.Family) bool {
-	return slices.ContainsFunc(m.rulesets, func(rs *netfilter.Ruleset) bool {
+	native := false
+	m.nftTables(family, func(_ *nft.Ruleset, t *nft.Table) { native = native || dataplane.OfKubeProxy(t) })
+	return native || slices.ContainsFunc(m.rulesets, func(rs *netfilter.Ruleset) bool {
 		t := rs.Table("nat")
 		return rs.Family == family && t != nil && t.Chain("KUBE-SERVICES") != nil
 	})
@@ -93,7 +98,7 @@ func (m *model) beside() []string {
 		}
 	}
 	if len(m.foreignTables) > 0 {
-		out = append(out, fmt.Sprintf("nftables rules of %s: this version does not evaluate them yet", strings.Join(m.foreignTables, ", ")))
+		out = append(out, fmt.Sprintf("nftables rules of %s: packets meet them outside of the IP layer, and this version does not evaluate them", strings.Join(m.foreignTables, ", ")))
 	}
 	return out
 }

@@ -43,8 +43,6 @@ var laterTells = []tell{
 // for those that it reads.
 func NotEvaluated(f Format) string {
 	switch f {
-	case NFTText, NFTJSON:
-		return "nft ruleset: this version does not evaluate nftables yet; rules of iptables-nft are read from iptables-save"
 	case IPSetSave, IPSetList:
 		return "ipset: this version does not evaluate IP sets yet; rules that ask a set stay undecided"
 	case IPVSSave, IPVSList, IPVSConns:

@@ -50,6 +50,8 @@ var Catalogue = []Check{
 	missingEndpointRule,
 	missingServiceRule,
 	mtuExceedsUnderlay,
+	nftMapEntryMissing,
+	nftMapEntryStale,
 	noRouteToBackend,
 	noRouteToService,
 	nodeNameMismatch,

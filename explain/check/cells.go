@@ -29,6 +29,33 @@ type byEndpoint struct {
 	share float64
 	// seen are the frontends where it shows.
 	seen []string
+	// condition is what that rests on, empty where it shows in some cell whatever the evidence leaves open.
+	condition string
+}
+
+// provided puts a finding under the condition on which its backend rests: it is then no more than a possibility.
+func (e *byEndpoint) provided(f report.Finding) report.Finding {
+	if e.condition != "" {
+		f.Severity = Warning
+		f.Message += ", provided that " + e.condition
+	}
+	return f
+}
+
+// restsOn is the first condition of a path that decides whether a backend shows in a state, empty where it shows on
+// every way that the evidence leaves open.
+func restsOn(paths []report.Path, path *report.Path, state, address string) string {
+	met := make(map[string]bool)
+	for i := range paths {
+		way := fmt.Sprint(paths[i].Uncertain)
+		met[way] = met[way] || slices.ContainsFunc(paths[i].Backends, func(b report.Backend) bool { return b.State == state && joinAddr(&b) == address })
+	}
+	for _, m := range met {
+		if !m && len(path.Uncertain) > 0 {
+			return path.Uncertain[0].Condition
+		}
+	}
+	return ""
 }
 
 // endpoints collects the backends in a state, in the order in which they appear.
@@ -45,12 +72,16 @@ func (p *Port) endpoints(state string) []*byEndpoint {
 					continue
 				}
 				address := joinAddr(b)
+				condition := restsOn(paths, &paths[i], state, address)
 				at := slices.IndexFunc(out, func(e *byEndpoint) bool { return e.address == address })
 				if at < 0 {
-					out = append(out, &byEndpoint{address: address, first: b, path: &paths[i]})
+					out = append(out, &byEndpoint{address: address, first: b, path: &paths[i], condition: condition})
 					at = len(out) - 1
 				}
 				e := out[at]
+				if condition == "" {
+					e.condition = ""
+				}
 				e.share = max(e.share, b.Probability)
 				e.seen = once(e.seen, frontend(&paths[i]))
 			}
@@ -83,7 +114,7 @@ func address(p *report.Path) string {
 func rules(b *report.Backend) []report.Evidence {
 	var out []report.Evidence
 	for _, h := range b.Hops {
-		if h.Kind != "rule" || h.Table != "nat" {
+		if h.Kind != "rule" || h.Table != "nat" && !nativeTable(h.Table) {
 			continue
 		}
 		e := h.Evidence
@@ -92,6 +123,12 @@ func rules(b *report.Backend) []report.Evidence {
 	}
 	return out
 }
+
+// nativeTable tells whether a table is one of nftables: those are named with their family, as "ip kube-proxy".
+func nativeTable(table string) bool { return strings.Contains(table, " ") }
+
+// tableOfProxy tells whether a table of nftables is kube-proxy's.
+func tableOfProxy(table string) bool { return table == "ip kube-proxy" || table == "ip6 kube-proxy" }
 
 // verdict is the hop where a path ends, as evidence.
 func verdict(p *report.Path) []report.Evidence {

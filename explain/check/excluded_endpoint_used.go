@@ -15,7 +15,7 @@ var excludedEndpointUsed = Check{
 	Port: func(p *Port) []report.Finding {
 		var out []report.Finding
 		for _, e := range p.endpoints("excluded") {
-			out = append(out, report.Finding{
+			out = append(out, e.provided(report.Finding{
 				Object:   report.Object{Endpoint: e.address},
 				Subject:  e.address,
 				Message:  fmt.Sprintf("%s of new connections to %s go to %s, which policy or topology hints keep out on this node", percent(e.share), p.Key(), e.address),
@@ -24,7 +24,7 @@ var excludedEndpointUsed = Check{
 				Evidence: append(rules(e.first), p.objectEvidence()),
 				Causes:   []string{proxyStopped, "hints or policies changed after kube-proxy's last successful sync on this node"},
 				Remedy:   restartProxy,
-			})
+			}))
 		}
 		return out
 	},

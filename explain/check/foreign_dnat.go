@@ -18,7 +18,7 @@ var foreignDNAT = Check{
 			if isHostPort(e.first.TranslatedBy) {
 				continue
 			}
-			out = append(out, report.Finding{
+			out = append(out, e.provided(report.Finding{
 				Object:   report.Object{Endpoint: e.address},
 				Subject:  e.first.TranslatedBy,
 				Message:  fmt.Sprintf("%s of new connections to %s go to %s: a rule of chain %s, which is not kube-proxy's, translates them first", percent(e.share), p.Key(), e.address, e.first.TranslatedBy),
@@ -27,7 +27,7 @@ var foreignDNAT = Check{
 				Evidence: append(rules(e.first), p.objectEvidence()),
 				Causes:   []string{"a port forwarding or redirection of another program that does not leave service addresses and node ports out"},
 				Remedy:   "limit the other program's rule to what is its own, or move it behind the jump to KUBE-SERVICES",
-			})
+			}))
 		}
 		for _, paths := range p.Cells {
 			first := &paths[0]

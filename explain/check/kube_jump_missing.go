@@ -29,7 +29,7 @@ var kubeJumpMissing = Check{
 			}
 			out = append(out, n.jumpsFrom(rs, at)...)
 		}
-		return out
+		return append(out, n.nftUnreached()...)
 	},
 	Explains: []string{"masquerade-missing", "missing-service-rule", "refusal-missing"},
 }

@@ -22,7 +22,7 @@ var missingEndpointRule = Check{ID: "missing-endpoint-rule", Severity: Error, Re
 			who += " (pod " + e.first.Pod + ")"
 		}
 		place, evidence := p.placeOf(e)
-		out = append(out, report.Finding{
+		out = append(out, e.provided(report.Finding{
 			Object:  report.Object{Endpoint: e.address},
 			Subject: e.address,
 			Message: fmt.Sprintf("%s is a usable endpoint of %s and gets no traffic on this node%s", who, p.Key(), place),
@@ -33,7 +33,7 @@ var missingEndpointRule = Check{ID: "missing-endpoint-rule", Severity: Error, Re
 				syncFailed,
 			},
 			Remedy: restartProxy,
-		})
+		}))
 	}
 	return out
 }}

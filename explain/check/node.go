@@ -9,6 +9,7 @@ import (
 	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/nft"
 	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/explain/traits"
@@ -19,6 +20,7 @@ type Node struct {
 	// Name is the node's; empty when nothing in the evidence says.
 	Name     string
 	Rulesets []*netfilter.Ruleset
+	NFT      []*nft.Ruleset
 	Host     *host.Host
 	Objects  *objects.Set
 	Plan     *intent.Plan

@@ -11,7 +11,7 @@ import (
 var notReadyEndpointUsed = Check{ID: "not-ready-endpoint-used", Severity: Error, Rests: onGrid, Title: "traffic to endpoints that are not ready", Port: func(p *Port) []report.Finding {
 	var out []report.Finding
 	for _, e := range p.endpoints("not-ready") {
-		out = append(out, report.Finding{
+		out = append(out, e.provided(report.Finding{
 			Object:  report.Object{Endpoint: e.address},
 			Subject: e.address,
 			Message: fmt.Sprintf("%s of new connections to %s go to %s, which is %s", percent(e.share), p.Key(), e.address, e.first.Ready),
@@ -19,7 +19,7 @@ var notReadyEndpointUsed = Check{ID: "not-ready-endpoint-used", Severity: Error,
 			Evidence: append(rules(e.first), p.objectEvidence()),
 			Causes:   []string{"the endpoint turned unready after kube-proxy's last successful sync on this node"},
 			Remedy:   restartProxy,
-		})
+		}))
 	}
 	return out
 }}

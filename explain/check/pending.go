@@ -14,8 +14,17 @@ import (
 const settles = 10 * time.Second
 
 // pend marks differences that may be kube-proxy at work: those of Services that changed a moment before the evidence was
-// taken. They are information then.
+// taken. They are information then. Where a proxy that needs minutes for a sync is in the middle of one, they are
+// warnings: what it writes is not there yet.
 func (n *Node) pend(fs []report.Finding) {
+	if e := n.syncing(); e != nil {
+		for i := range fs {
+			if f := &fs[i]; f.Object.Kind == "Service" && slices.Contains(unsynced, f.ID) && Rank(f.Severity) < Rank(Warning) {
+				f.Severity = Warning
+				f.Message += fmt.Sprintf("; a sync has been running since %s, and what it writes is not there yet", n.timeOf(e))
+			}
+		}
+	}
 	if n.Taken.IsZero() {
 		return
 	}

@@ -47,9 +47,8 @@ type slowness struct {
 	evidence []report.Evidence
 }
 
-// readLog looks at the last sync of a family that is complete, and at one that goes on.
-func (s *slowness) readLog(n *Node, family string) {
-	var done, running *traits.Event
+// syncs are the last sync of a family that is complete by the log, and the one that goes on where it ends.
+func (n *Node) syncs(family string) (done, running *traits.Event) {
 	for _, e := range n.events() {
 		switch {
 		case e.Kind == traits.Started:
@@ -63,6 +62,22 @@ func (s *slowness) readLog(n *Node, family string) {
 			running = nil
 		}
 	}
+	return done, running
+}
+
+// syncing is the slow sync that goes on where the log ends, nil for none.
+func (n *Node) syncing() *traits.Event {
+	for _, family := range []string{"", "IPv4", "IPv6"} {
+		if done, running := n.syncs(family); done != nil && running != nil && done.Elapsed > n.Proxy.SyncPeriod {
+			return running
+		}
+	}
+	return nil
+}
+
+// readLog looks at the last sync of a family that is complete, and at one that goes on.
+func (s *slowness) readLog(n *Node, family string) {
+	done, running := n.syncs(family)
 	if done == nil {
 		return // a log that does not say when syncs end does not say that one goes on
 	}

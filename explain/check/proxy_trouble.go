@@ -12,7 +12,8 @@ import (
 
 // unsynced are the findings that follow where kube-proxy does not follow the API.
 var unsynced = []string{
-	"excluded-endpoint-used", "missing-endpoint-rule", "missing-service-rule", "not-ready-endpoint-used",
+	"excluded-endpoint-used", "missing-endpoint-rule", "missing-service-rule", "nft-map-entry-missing", "nft-map-entry-stale",
+	"not-ready-endpoint-used",
 	"refusal-missing", "reject-rule-with-ready-endpoints", "stale-endpoint-rule", "stale-service-rule",
 }
 

@@ -11,7 +11,7 @@ import (
 var staleEndpointRule = Check{ID: "stale-endpoint-rule", Severity: Error, Rests: onGrid, Title: "traffic to addresses that are no endpoints any more", Port: func(p *Port) []report.Finding {
 	var out []report.Finding
 	for _, e := range p.strays(ownStale) {
-		out = append(out, report.Finding{
+		out = append(out, e.provided(report.Finding{
 			Object:  report.Object{Endpoint: e.address},
 			Subject: e.address,
 			Message: fmt.Sprintf("%s of new connections to %s go to %s, which no EndpointSlice of the Service lists", percent(e.share), p.Key(), e.address),
@@ -23,7 +23,7 @@ var staleEndpointRule = Check{ID: "stale-endpoint-rule", Severity: Error, Rests:
 				"a partial sync left the chain behind (kube-proxy 1.27 and newer rewrites only chains of changed Services)",
 			},
 			Remedy: restartProxy,
-		})
+		}))
 	}
 	return out
 }}

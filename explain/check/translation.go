@@ -26,6 +26,13 @@ const (
 // whose tells what leads to a backend that the Service does not mean.
 func (p *Port) whose(b *report.Backend) origin {
 	by := b.TranslatedBy
+	if key, _, endpoint, ok := dataplane.ServicePortOfNFT(by); ok {
+		// The chain of a Service names the Service, that of an endpoint the endpoint too.
+		if key != p.Key() || endpoint.IsValid() && endpoint.String() != joinAddr(b) {
+			return ownWrong
+		}
+		return ownStale
+	}
 	switch {
 	case by == "conntrack":
 		return tracked

@@ -78,11 +78,11 @@ func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 		if !certain(paths) || len(paths) != 1 || first.Intended == nil || !translates(first.Intended.Result) || untracked(first) {
 			continue
 		}
-		if !slices.Contains(results, first.Result) || first.Result != report.ResultNoMatch && !refusesByService(first) {
+		if !slices.Contains(results, outcome(first)) || outcome(first) != report.ResultNoMatch && !refusesByService(first) {
 			continue
 		}
 		message, evidence := fmt.Sprintf("%s (%s) %s", frontend(first), p.Key(), what), verdict(first)
-		if first.Result == report.ResultNoMatch {
+		if outcome(first) == report.ResultNoMatch {
 			var where []report.Evidence
 			message, where = p.unprogrammed(first, message)
 			evidence = append(evidence, where...)
@@ -103,11 +103,23 @@ func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 	return nil
 }
 
+// outcome is the result of a path. In nftables mode kube-proxy refuses what is sent to a cluster IP and was not
+// translated, whichever Service it may be for: nothing serves it.
+func outcome(p *report.Path) report.Result {
+	if tableOfProxy(p.Table) && p.Chain == "cluster-ips-check" {
+		return report.ResultNoMatch
+	}
+	return p.Result
+}
+
 // unprogrammed says where packets to a frontend ought to be translated: by a rule that leads nowhere, or in a chain that
 // has none for it.
 func (p *Port) unprogrammed(path *report.Path, message string) (string, []report.Evidence) {
 	if e, ok := p.entrance(path); ok {
 		return fmt.Sprintf("packets to %s (%s) pass untranslated: %s", frontend(path), p.Key(), e.leadsTo()), []report.Evidence{RuleEvidence(e.rules, e.rule)}
+	}
+	if p.On.Proxy.Mode == "nftables" {
+		return message, nil // nft-map-entry-missing and kube-jump-missing say where
 	}
 	shared := "KUBE-SERVICES"
 	if path.Frontend.Kind == string(intent.NodePort) {

@@ -28,7 +28,7 @@ var wrongTranslation = Check{
 			if ap, ok := p.standsFor(e.first.TranslatedBy); ok {
 				f.Want = ap.String() + ", for which the chain is named"
 			}
-			out = append(out, f)
+			out = append(out, e.provided(f))
 		}
 		return out
 	},

@@ -1,9 +1,7 @@
 package dataplane
 
 import (
-	"cmp"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/svcnet/svcnet/explain/intent"
@@ -42,15 +40,7 @@ func Portals(rulesets []*netfilter.Ruleset, wanted func(servicePort string) bool
 			}
 		}
 	}
-	out := make([]Portal, 0, len(found))
-	for p := range found {
-		out = append(out, p)
-	}
-	slices.SortFunc(out, func(a, b Portal) int {
-		return cmp.Or(cmp.Compare(a.ServicePort, b.ServicePort), cmp.Compare(a.Family, b.Family), cmp.Compare(a.Kind, b.Kind),
-			a.Addr.Compare(b.Addr), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol))
-	})
-	return out
+	return sortedPortals(found)
 }
 
 // portalChains are the chains whose rules name frontends: where traffic is translated, and in filter where

@@ -7,6 +7,7 @@ import (
 
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/nft"
 )
 
 // sharedChains are those in which kube-proxy keeps one rule or a few for each frontend of each Service.
@@ -33,6 +34,7 @@ type Shapes struct {
 	// meets rules that are none of its Service's.
 	addrs map[netip.Addr]bool
 	ports map[protoPort]bool
+	nft   nftShapes
 
 	port   *intent.ServicePort
 	out    []byte
@@ -54,9 +56,9 @@ type protoPort struct {
 // backendText is an endpoint as rules print it.
 type backendText struct{ addr, both string }
 
-// NewShapes looks through rulesets once. general is told each rule that is none of a single Service's.
-func NewShapes(rulesets []*netfilter.Ruleset, general func(*netfilter.Rule)) *Shapes {
-	s := &Shapes{rulesets: rulesets, addrs: make(map[netip.Addr]bool), ports: make(map[protoPort]bool)}
+// NewShapes looks through rulesets once. general and native are told each rule that is none of a single Service's.
+func NewShapes(rulesets []*netfilter.Ruleset, tables []*nft.Ruleset, general func(*netfilter.Rule), native func(*nft.Table, *nft.Rule)) *Shapes {
+	s := &Shapes{rulesets: rulesets, addrs: make(map[netip.Addr]bool), ports: make(map[protoPort]bool), nft: newNFTShapes(tables, native)}
 	for _, rs := range rulesets {
 		for _, t := range rs.Tables {
 			for _, c := range t.Chains {
@@ -118,7 +120,7 @@ func (s *Shapes) Of(out []byte, sp *intent.ServicePort) (shape []byte, ok bool) 
 		}
 		s.frontend(f, p)
 	}
-	return s.out, true
+	return s.nft.of(s.out, sp)
 }
 
 // frontend writes the rules of all shared chains that packets to a frontend may meet.

@@ -13,11 +13,12 @@ func (q question) nftables() Outcome {
 			return Outcome{Result: resultNoMatch, Because: why}
 		}
 	}
-	if len(q.sp.Usable) == 0 {
-		return Outcome{Result: resultReject, Because: noEndpoint}
-	}
+	// The firewall comes before the translation, and before it is asked whether there are endpoints.
 	if !q.admitted() {
 		return Outcome{Result: resultDrop, Because: q.outside() + ": the firewall chain drops"}
+	}
+	if len(q.sp.Usable) == 0 {
+		return Outcome{Result: resultReject, Because: noEndpoint}
 	}
 	if q.externalLocal() && len(q.sp.Local) == 0 {
 		return q.nftablesNoneHere()

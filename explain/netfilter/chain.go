@@ -32,15 +32,41 @@ type leaving struct {
 
 func (l leaving) place(e *Ending) { e.Table, e.Chain = l.table, l.chain }
 
-// base names the base chain that is being run.
+// base names the base chain that is being run: one of iptables, or one of nftables.
 type base struct {
-	hook  Hook
+	hook     Hook
+	priority int // of a chain of nftables, or of one in the nat hook
+
 	rules *Ruleset
 	table *Table
+
+	nft *nftChain
+}
+
+// name is the chain in words, as a packet's way is told. The tables of one backend of iptables come together.
+func (b base) name() string {
+	switch {
+	case b.nft != nil:
+		return fmt.Sprintf("the rules of table %s", b.nft.table.String())
+	case b.rules.Backend == UnknownBackend:
+		return fmt.Sprintf("the %s rules of %s", b.table.Name, b.rules.File)
+	}
+	return fmt.Sprintf("the %s rules of iptables-%s", b.table.Name, b.rules.Backend)
+}
+
+// routes tells whether packets of the node are routed again behind the chain.
+func (b base) routes() bool {
+	if b.nft != nil {
+		return b.nft.chain.Base.Type == "route"
+	}
+	return b.table.Name == "mangle"
 }
 
 // baseChain runs one built-in chain for all states and applies its policy to those that reach its end.
 func (r *run) baseChain(b base, in []state) []leaving {
+	if b.nft != nil {
+		return r.nftBaseChain(b, in)
+	}
 	c := b.table.Chain(b.hook.String())
 	left := r.chain(b, c, in, nil)
 	for i := range left {
@@ -136,7 +162,7 @@ func (r *run) apply(b base, c *Chain, i int, m matched, stack []*Chain) []leavin
 	}
 	step := Hop{
 		Kind: HopRule, Hook: b.hook, Backend: b.rules.Backend, Table: b.table.Name, Chain: c.Name, Index: i,
-		Rule: rule, File: b.rules.File, Line: rule.Line, Text: rule.Text, P: m.p,
+		Rule: rule, Target: rule.Target, NAT: b.table.Name == "nat", File: b.rules.File, Line: rule.Line, Text: rule.Text, P: m.p,
 	}
 	leave := func(h how, with string) []leaving {
 		return []leaving{{state: s.hop(step), how: h, table: b.table.Name, chain: c.Name, with: with}}

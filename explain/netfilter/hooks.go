@@ -1,9 +1,13 @@
 package netfilter
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
-// Priorities at which the tables of iptables hook in (include/uapi/linux/netfilter_ipv4.h). Connection
-// tracking runs between raw and mangle, at -200.
+// Priorities at which connection tracking, translation and the tables of iptables hook in
+// (include/uapi/linux/netfilter_ipv4.h).
 const (
 	prioRaw         = -300
 	prioConntrack   = -200
@@ -14,41 +18,79 @@ const (
 	prioSource      = 100
 )
 
-// stage is one priority at one hook.
-type stage struct {
-	priority int
+// tablePriorities are where the tables of iptables hook in. The chains of nat run inside of the nat hook.
+var tablePriorities = []struct {
 	table    string
+	priority int
+}{{"raw", prioRaw}, {"mangle", prioMangle}, {"filter", prioFilter}, {"security", prioSecurity}}
+
+// station is all that a packet meets at one priority of a hook.
+type station struct {
+	priority int
+	posts    []post
 }
 
-// stages are what a packet meets at each hook, in the order of priority. Connection tracking has no table.
-var stages = [...][]stage{
-	Prerouting:  {{prioRaw, "raw"}, {prioConntrack, ""}, {prioMangle, "mangle"}, {prioDestination, "nat"}},
-	Input:       {{prioMangle, "mangle"}, {prioFilter, "filter"}, {prioSecurity, "security"}, {prioSource, "nat"}},
-	Forward:     {{prioMangle, "mangle"}, {prioFilter, "filter"}, {prioSecurity, "security"}},
-	Output:      {{prioRaw, "raw"}, {prioConntrack, ""}, {prioMangle, "mangle"}, {prioDestination, "nat"}, {prioFilter, "filter"}, {prioSecurity, "security"}},
-	Postrouting: {{prioMangle, "mangle"}, {prioSource, "nat"}},
+// post is one thing that is registered at a hook: a base chain, connection tracking, the nat hook with all its chains,
+// or IPVS.
+type post struct {
+	kind postKind
+	base base // of a chain
 }
 
-// hook runs all stages of a hook. Packets of the node itself are routed again when the mangle or nat stage
-// of OUTPUT changed what routing looks at (ip_route_me_harder).
+type postKind uint8
+
+const (
+	postChain postKind = iota
+	postTracking
+	postTranslation
+)
+
+// stations are what a packet meets at a hook, in the order of priority.
+func (r *run) stations(h Hook) []station {
+	if r.byHook[h] != nil {
+		return r.byHook[h]
+	}
+	var out []station
+	at := func(priority int, p post) {
+		i, found := slices.BinarySearchFunc(out, priority, func(s station, p int) int { return cmp.Compare(s.priority, p) })
+		if !found {
+			out = slices.Insert(out, i, station{priority: priority})
+		}
+		out[i].posts = append(out[i].posts, p)
+	}
+	if h == Prerouting || h == Output {
+		at(prioConntrack, post{kind: postTracking})
+	}
+	switch h {
+	case Prerouting, Output:
+		at(prioDestination, post{kind: postTranslation})
+	case Input, Postrouting:
+		at(prioSource, post{kind: postTranslation})
+	}
+	for _, t := range tablePriorities {
+		for _, b := range r.bases(h, t.table) {
+			at(t.priority, post{base: b})
+		}
+	}
+	for _, b := range r.nftBases(h, false) {
+		at(b.priority, post{base: b})
+	}
+	r.byHook[h] = out
+	return out
+}
+
+// hook runs all stations of a hook. Packets of the node itself are routed again when a chain of OUTPUT changed what
+// routing looks at (ip_route_me_harder).
 func (r *run) hook(h Hook, in []state) []state {
-	for _, st := range stages[h] {
+	for _, st := range r.stations(h) {
 		if len(in) == 0 {
 			return nil
 		}
 		var out []state
 		for _, s := range in {
-			var after []state
-			switch st.table {
-			case "":
-				after = r.track(s)
-			case "nat":
-				after = r.natStage(h, s)
-			default:
-				after = r.filterStage(h, st, s)
-			}
-			if h == Output && (st.table == "mangle" || st.table == "nat") {
-				after = r.reroute(s, after, st.table == "mangle")
+			after := r.station(h, st, s)
+			if mark, again := st.reroutes(h); again {
+				after = r.reroute(s, after, mark)
 			}
 			out = append(out, after...)
 		}
@@ -57,7 +99,49 @@ func (r *run) hook(h Hook, in []state) []state {
 	return in
 }
 
-// bases are the base chains of a table at a hook, one for each backend that has the table.
+// reroutes tells whether packets are routed again behind a station: where their destination changed, or with byMark
+// also for another mark or source. Chains of type route do so, which the mangle table's is (ipt_mangle_out,
+// nf_route_table_hook4), and so does the nat hook (nf_nat_ipv4_local_fn); chains of type filter do not.
+func (st station) reroutes(h Hook) (byMark, again bool) {
+	if h != Output {
+		return false, false
+	}
+	for _, p := range st.posts {
+		byMark = byMark || p.kind == postChain && p.base.routes()
+		again = again || byMark || p.kind == postTranslation
+	}
+	return byMark, again
+}
+
+// station runs what is registered at one priority.
+func (r *run) station(h Hook, st station, s state) []state {
+	var out []state
+	for _, o := range orders(h, st.posts, post.name, s) {
+		live := []state{o.state}
+		for _, p := range o.posts {
+			switch p.kind {
+			case postTracking:
+				live = each(live, r.track)
+			case postTranslation:
+				live = each(live, func(s state) []state { return r.natStage(h, s) })
+			default:
+				live = r.finish(r.baseChain(p.base, live))
+			}
+		}
+		out = append(out, live...)
+	}
+	return mergeStates(out)
+}
+
+func each(in []state, f func(state) []state) []state {
+	var out []state
+	for _, s := range in {
+		out = append(out, f(s)...)
+	}
+	return out
+}
+
+// bases are the base chains of a table of iptables at a hook, one for each backend that has the table.
 func (r *run) bases(h Hook, table string) []base {
 	var out []base
 	for _, rs := range r.rulesets {
@@ -69,60 +153,97 @@ func (r *run) bases(h Hook, table string) []base {
 		if c == nil || (len(c.Rules) == 0 && c.Policy != "DROP") {
 			continue
 		}
-		out = append(out, base{h, rs, t})
+		out = append(out, base{hook: h, rules: rs, table: t})
 	}
 	return out
 }
 
-// filterStage runs the base chains of one priority. ACCEPT ends its own chain only.
-func (r *run) filterStage(h Hook, st stage, s state) []state {
-	bases := r.bases(h, st.table)
-	var out []state
-	for _, o := range r.orders(h, st.table, bases, s) {
-		live := []state{o.state}
-		for _, b := range o.bases {
-			live = r.finish(r.baseChain(b, live))
-		}
-		out = append(out, live...)
+// natChains are the chains of the nat hook, those of one priority together (nf_nat_register_fn).
+func (r *run) natChains(h Hook) [][]base {
+	if r.natByHook[h] != nil {
+		return r.natByHook[h]
 	}
-	return mergeStates(out)
+	all := r.bases(h, "nat")
+	for i := range all {
+		all[i].priority = prioSource
+		if h == Prerouting || h == Output {
+			all[i].priority = prioDestination
+		}
+	}
+	all = append(all, r.nftBases(h, true)...)
+	slices.SortStableFunc(all, func(a, b base) int { return cmp.Compare(a.priority, b.priority) })
+	out := [][]base{}
+	for i, b := range all {
+		if i > 0 && all[i-1].priority == b.priority {
+			out[len(out)-1] = append(out[len(out)-1], b)
+		} else {
+			out = append(out, []base{b})
+		}
+	}
+	r.natByHook[h] = out
+	return out
 }
 
-// ordered is a state with the order in which it meets base chains.
-type ordered struct {
+// ordered is a state with the order in which it meets what has the same priority.
+type ordered[T any] struct {
 	state
-	bases []base
+	posts []T
 }
 
-// orders are the orders in which the base chains of one priority can run. The kernel runs the chain that was
-// registered last first, and nothing that is saved or printed tells which that was.
-func (r *run) orders(h Hook, table string, bases []base, s state) []ordered {
-	if len(bases) < 2 {
-		return []ordered{{s, bases}}
+// maxOrdered bounds the things of one priority whose orders are all gone through.
+const maxOrdered = 5
+
+// orders are the orders in which things of one priority can run. The kernel runs the one that was registered last
+// first (nf_hook_entries_grow), and nothing that is saved or printed tells which that was.
+func orders[T any](h Hook, posts []T, name func(T) string, s state) []ordered[T] {
+	if len(posts) < 2 {
+		return []ordered[T]{{s, posts}}
 	}
-	first, second := bases[0], bases[1]
-	name := func(b base) string {
-		if b.rules.Backend == UnknownBackend {
-			return b.rules.File
+	if len(posts) > maxOrdered {
+		s = s.note("%d chains have the same priority at %s: their order is not known, and the one of the capture is taken", len(posts), h)
+		return []ordered[T]{{s, posts}}
+	}
+	last := posts[len(posts)-1]
+	var out []ordered[T]
+	for _, o := range orders(h, posts[:len(posts)-1], name, s) {
+		// The last one comes before the first of the others that it does not come after.
+		open := []state{o.state}
+		for i, other := range o.posts {
+			var after []state
+			for _, s := range open {
+				yes, no := s.fork(orderFact(h, name(other), name(last)))
+				after = append(after, yes...)
+				for _, s := range no {
+					out = append(out, ordered[T]{s, slices.Insert(slices.Clone(o.posts), i, last)})
+				}
+			}
+			open = after
 		}
-		return string(b.rules.Backend)
-	}
-	where := fmt.Sprintf("at %s %s", table, h)
-	f := Fact{
-		Key:     "order " + table + " " + h.String(),
-		Yes:     fmt.Sprintf("the %s rules run before the %s rules %s", name(first), name(second), where),
-		No:      fmt.Sprintf("the %s rules run before the %s rules %s", name(second), name(first), where),
-		Because: "order unknown: both have the same priority, the kernel runs the one that was registered last first, and saved rules do not hold that order (iptables-legacy and iptables-nft both loaded)",
-	}
-	var out []ordered
-	yes, no := s.fork(f)
-	for _, s := range yes {
-		out = append(out, ordered{s, bases})
-	}
-	for _, s := range no {
-		out = append(out, ordered{s, []base{second, first}})
+		for _, s := range open {
+			out = append(out, ordered[T]{s, append(slices.Clone(o.posts), last)})
+		}
 	}
 	return out
+}
+
+func orderFact(h Hook, first, second string) Fact {
+	return Fact{
+		Key:     "order " + h.String() + " " + first + " " + second,
+		Yes:     fmt.Sprintf("%s run before %s at %s", first, second, h),
+		No:      fmt.Sprintf("%s run before %s at %s", second, first, h),
+		Because: "order unknown: both have the same priority, the kernel runs the one that was registered last first, and saved rules do not hold that order",
+	}
+}
+
+// name is what is registered, in words.
+func (p post) name() string {
+	switch p.kind {
+	case postTracking:
+		return "connection tracking"
+	case postTranslation:
+		return "translations"
+	}
+	return p.base.name()
 }
 
 // startsAs is the state of a packet that belongs to no known connection. ICMP has requests, with which a connection

@@ -3,6 +3,8 @@ package netfilter
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/svcnet/svcnet/explain/nft"
 )
 
 // mergeStates folds states that will fare alike from here on: equal packets whose histories differ only in
@@ -32,16 +34,17 @@ type stateKey struct {
 
 // step identifies a hop.
 type step struct {
-	kind HopKind
-	rule *Rule
-	text string
+	kind   HopKind
+	rule   *Rule
+	native *nft.Rule
+	text   string
 }
 
 func (h *hops) step() step {
 	if h == nil {
 		return step{}
 	}
-	return step{h.Kind, h.Rule, h.Text}
+	return step{h.Kind, h.Rule, h.Native, h.Text}
 }
 
 // packetKey is all of a packet but its recent lists; a test holds it to that when fields are added.
@@ -79,7 +82,7 @@ func mergeEndings(in []Ending) []Ending {
 		verdict                       Verdict
 		table, chain, rejectWith, why string
 		tracked                       any
-		dstBy, srcBy                  *Rule
+		dstBy, srcBy                  step
 	}
 	es := make([]ending, len(in))
 	for i, e := range in {
@@ -105,11 +108,12 @@ func mergeEndings(in []Ending) []Ending {
 	return out
 }
 
-func (e *Ending) translator(i int) *Rule {
+func (e *Ending) translator(i int) step {
 	if i < 0 {
-		return nil
+		return step{}
 	}
-	return e.Hops[i].Rule
+	h := &e.Hops[i]
+	return step{kind: h.Kind, rule: h.Rule, native: h.Native}
 }
 
 // fold merges items that are alike: those of one key with equal recent lists. Items with the same assumptions add

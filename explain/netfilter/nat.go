@@ -36,24 +36,31 @@ func (r *run) natStage(h Hook, s state) []state {
 	case toDst && s.dstBound, !toDst && s.srcBound:
 		return []state{s}
 	}
-	var out []state
-	for _, o := range r.orders(h, "nat", r.bases(h, "nat"), s) {
-		live := []state{o.state}
-		for _, b := range o.bases {
-			var open []state
-			for _, s := range live {
-				if toDst && s.dstBound || !toDst && s.srcBound {
-					out = append(out, s)
-				} else {
-					open = append(open, s)
+	out, live := []state(nil), []state{s}
+	for _, chains := range r.natChains(h) {
+		var next []state
+		for _, s := range live {
+			for _, o := range orders(h, chains, base.name, s) {
+				live := []state{o.state}
+				for _, b := range o.posts {
+					var open []state
+					for _, s := range live {
+						if toDst && s.dstBound || !toDst && s.srcBound {
+							out = append(out, s)
+						} else {
+							open = append(open, s)
+						}
+					}
+					if live = open; len(live) > 0 {
+						live = r.finish(r.baseChain(b, live))
+					}
 				}
-			}
-			if live = open; len(live) > 0 {
-				live = r.finish(r.baseChain(b, live))
+				next = append(next, live...)
 			}
 		}
-		out = append(out, live...)
+		live = mergeStates(next)
 	}
+	out = append(out, live...)
 	for i := range out {
 		// No rule bound one: the connection gets the translation to itself.
 		if toDst {

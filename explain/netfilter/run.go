@@ -104,9 +104,13 @@ func (s state) fork(f Fact) (yes, no []state) {
 // run is one walk under way.
 type run struct {
 	*Walker
+	family   Family
 	rulesets []*Ruleset // those of the packet's family
-	endings  []Ending
-	cut      float64 // the share of the endings beyond the limit
+	// byHook and natByHook are what the packet meets at each hook, gathered at the first question.
+	byHook    [Postrouting + 1][]station
+	natByHook [Postrouting + 1][][]base
+	endings   []Ending
+	cut       float64 // the share of the endings beyond the limit
 }
 
 // Walk follows p from its entry to all its endings. The shares of the endings sum to 1 within each consistent
@@ -119,7 +123,7 @@ func (w *Walker) Walk(entry Entry, p Packet) []Ending {
 
 func (w *Walker) start(entry Entry, s state) []Ending {
 	s.p.State = StateInvalid
-	r := &run{Walker: w}
+	r := &run{Walker: w, family: s.p.Family}
 	for _, rs := range w.Rulesets {
 		if rs.Family == s.p.Family {
 			r.rulesets = append(r.rulesets, rs)

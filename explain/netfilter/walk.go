@@ -4,13 +4,17 @@ import (
 	"net/netip"
 
 	"github.com/svcnet/svcnet/explain/host"
+	"github.com/svcnet/svcnet/explain/nft"
 )
 
 // Walker walks packets through rulesets as the kernel does. Its rulesets may be of both families and both
 // backends; a walk uses those of the packet's family.
 type Walker struct {
 	Rulesets []*Ruleset
-	Kernel   *Kernel
+	// NFT are the rulesets of nftables, of all families. Tables that Rulesets hold as well, because iptables-nft keeps
+	// them, count once: as those of iptables.
+	NFT    []*nft.Ruleset
+	Kernel *Kernel
 	// MaxEndings bounds the number of distinct endings of one walk; 0 means 16384. What lies beyond the bound
 	// is one ending with verdict Unknown.
 	MaxEndings int
@@ -112,10 +116,17 @@ type Hop struct {
 	Chain   string
 	// Index is the position of the rule in its chain from 0, -1 for other hops.
 	Index int
-	Rule  *Rule
-	File  string
-	Line  int
-	Text  string
+	// Rule is the rule of iptables, Native that of nftables; nil for other hops. NFT tells that the hop is one of
+	// nftables, be it a rule or a policy.
+	Rule   *Rule
+	Native *nft.Rule
+	NFT    bool
+	// Target is what was done; nil for other hops than rules. NAT tells that it was done inside of the nat hook.
+	Target Target
+	NAT    bool
+	File   string
+	Line   int
+	Text   string
 	// P is the probability of this step alone, 1 where nothing is random; Cumulative that of the walk so far.
 	P, Cumulative float64
 }

@@ -1,6 +1,9 @@
 package nft
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // Family is the family of a table, as nft spells it. A table of inet sees packets of both IP families.
 type Family string
@@ -53,7 +56,42 @@ type Table struct {
 
 	chains map[string]*Chain
 	sets   map[string]*Set
+	once   sync.Once
+	bases  []*Chain
+	// updated are the sets that rules change.
+	updated map[string]bool
 }
+
+// BaseChains are the chains that packets come to without a jump, in order. The table must not change any more.
+func (t *Table) BaseChains() []*Chain {
+	t.once.Do(t.survey)
+	return t.bases
+}
+
+// Updates tells whether rules of the table change a set. The table must not change any more.
+func (t *Table) Updates(set string) bool {
+	t.once.Do(t.survey)
+	return t.updated[set]
+}
+
+func (t *Table) survey() {
+	t.updated = make(map[string]bool)
+	for _, c := range t.Chains {
+		if c.Base != nil {
+			t.bases = append(t.bases, c)
+		}
+		for _, r := range c.Rules {
+			for _, s := range r.Statements {
+				if u, ok := s.(*SetUpdate); ok {
+					t.updated[u.Set] = true
+				}
+			}
+		}
+	}
+}
+
+// String is the table as nft names it: "ip kube-proxy".
+func (t *Table) String() string { return string(t.Family) + " " + t.Name }
 
 // Table is the table of a family and name, nil when there is none.
 func (r *Ruleset) Table(f Family, name string) *Table {
@@ -116,8 +154,10 @@ type Chain struct {
 	Handle  uint64
 	Line    int
 	// Base is nil for a chain that only rules lead to.
-	Base  *Base
-	Rules []*Rule
+	Base *Base
+	// Inline is set for a chain that a rule holds in braces ("jump { … }"): it is printed there and nowhere else.
+	Inline bool
+	Rules  []*Rule
 }
 
 // Base says where a base chain hooks in.
@@ -131,6 +171,8 @@ type Base struct {
 	Policy string
 	// Devices of chains at ingress and egress.
 	Devices []string
+	// Offload is set where a network card is asked to run the chain ("flags offload").
+	Offload bool
 }
 
 // Rule is one rule: its statements run one after the other until a match does not hold or a verdict ends it.
@@ -160,6 +202,13 @@ type Set struct {
 	IsMap      bool
 	Data       []Field
 	ObjectType string
+	// TypeofKey and TypeofData are the expressions that stand in the declaration in place of types ("typeof ip saddr .
+	// tcp dport"), nil where it names types.
+	TypeofKey, TypeofData Expr
+	// DataInterval is set for maps to ranges ("interval ipv4_addr").
+	DataInterval bool
+	// Meter is set for the set of a rule's "meter NAME { … }".
+	Meter bool
 	// Interval sets hold ranges; Dynamic ones are changed by rules; HasTimeout is set where entries may expire.
 	Constant, Interval, Dynamic, HasTimeout, AutoMerge bool
 	Timeout, GCInterval                                time.Duration
@@ -168,8 +217,13 @@ type Set struct {
 	Policy string // performance (when empty) or memory
 	// Entries in the order of the capture.
 	Entries []Entry
+	// Incomplete is set where the capture has entries that could not be read, or was cut off among them: what is not
+	// found may be there.
+	Incomplete bool
 	// Statements run for each entry that a rule adds ("counter", "limit rate 1/second").
 	Statements []Statement
+
+	index lookup // built at the first question
 }
 
 // Field is one part of a key or of mapped data.
@@ -206,9 +260,11 @@ type Entry struct {
 }
 
 // Object is a named object of a table: kind is counter, quota, limit, "ct helper", "ct timeout", "ct expectation",
-// secmark, synproxy or tunnel; Text is its body as printed.
+// secmark, synproxy or tunnel; Text is its body as printed, lines without their indentation.
 type Object struct {
 	Kind, Name, Text string
+	Comment          string
+	Handle           uint64
 	Line             int
 }
 
@@ -217,5 +273,8 @@ type Flowtable struct {
 	Name, Hook string
 	Priority   int
 	Devices    []string
-	Line       int
+	// Offload is set where network cards are asked to take flows over, Counter where flows are counted.
+	Offload, Counter bool
+	Handle           uint64
+	Line             int
 }

@@ -27,6 +27,8 @@ const (
 	Return   VerdictKind = "return"
 	Jump     VerdictKind = "jump"
 	Goto     VerdictKind = "goto"
+	// Break is what a match does that does not hold: the next rule is next.
+	Break VerdictKind = "break"
 )
 
 // Verdict ends a rule.
@@ -113,8 +115,9 @@ type ConnLimit struct {
 
 // SetUpdate is "add @set { … }", "update @set { … }", "delete @set { … }" in a rule; with Map also data.
 type SetUpdate struct {
-	Op      string // add, update, delete
+	Op      string // add, update, delete, or meter ("meter NAME size N { … }")
 	Set     string
+	Size    int // of a meter
 	Key     Expr
 	Data    Expr // nil for sets
 	Timeout time.Duration

@@ -6,16 +6,18 @@ type Type string
 
 // The types that have a meaning of their own here. Others print as numbers.
 const (
-	TypeInteger    Type = "integer"
-	TypeString     Type = "string"
-	TypeIPv4       Type = "ipv4_addr"
-	TypeIPv6       Type = "ipv6_addr"
-	TypeEther      Type = "ether_addr"
-	TypeEtherType  Type = "ether_type"
-	TypeProto      Type = "inet_proto"
-	TypeService    Type = "inet_service"
-	TypeMark       Type = "mark"
-	TypeIfname     Type = "ifname"
+	TypeInteger   Type = "integer"
+	TypeString    Type = "string"
+	TypeIPv4      Type = "ipv4_addr"
+	TypeIPv6      Type = "ipv6_addr"
+	TypeEther     Type = "ether_addr"
+	TypeEtherType Type = "ether_type"
+	TypeProto     Type = "inet_proto"
+	TypeService   Type = "inet_service"
+	TypeMark      Type = "mark"
+	TypeIfname    Type = "ifname"
+	// TypeIfindex is an interface by its index, 4 bytes. Listings have the name in its place: a value is then 16 bytes,
+	// the name with zeros behind it or, of an interface that nft did not find, 12 zeros and the index.
 	TypeIfindex    Type = "iface_index"
 	TypeIftype     Type = "iface_type"
 	TypeNFProto    Type = "nf_proto"

@@ -291,7 +291,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add("kind: ConfigMap\ndata:\n  config.conf: |\n    kind: KubeProxyConfiguration\n    mode: ipvs\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		src := []Source{{File: "c", Text: text}}
-		p := Derive(Evidence{Configz: src, Configs: src, Args: src, ConfigMaps: src, APIServerFlags: src, KubeadmConfigs: src, ProxyModes: src, NFT: src})
+		p := Derive(Evidence{Configz: src, Configs: src, Args: src, ConfigMaps: src, APIServerFlags: src, KubeadmConfigs: src, ProxyModes: src})
 		lines := strings.Count(text, "\n") + 1
 		for _, fact := range p.Facts {
 			if fact.Line < 1 || fact.Line > lines {

@@ -97,14 +97,11 @@ func (d *deriver) read() {
 		l.readCNILog(src)
 	}
 	d.modeSigns = rulesOfMode(d.in.Rulesets)
-	for _, src := range d.in.NFT {
-		if s, ok := readNFT(src); ok {
-			d.modeSigns = append(d.modeSigns, s)
-		}
-	}
+	d.modeSigns = append(d.modeSigns, nftSigns(d.in.NFT)...)
 	d.readOthers()
 	d.undecided = l.readModeOfRules(d.modeSigns)
 	l.readRules(d.in.Rulesets, d.in.Nodes)
+	l.readNFT(d.in.NFT, d.in.Nodes)
 }
 
 // settle takes over the facts of a trait and returns the value that decides, "" and false when there is none.
@@ -211,6 +208,9 @@ func (d *deriver) spanOfRules() span {
 		}
 	}
 	found := findSigns(rulesets)
+	if d.proxy.Mode == modeNFTables {
+		found, table = nftFeatures(d.in.NFT), nftTells
+	}
 	var s span
 	for _, t := range table {
 		if at, ok := found[t.sign]; ok {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/nft"
 )
 
 // Evidence is everything that may tell what the proxy of one node is, sorted by kind. Any part may be
@@ -32,8 +33,8 @@ type Evidence struct {
 	KubeadmConfigs []Source
 	// CNILogs are logs of a network plugin (weave).
 	CNILogs []Source
-	// NFT are `nft list ruleset` captures, text or JSON.
-	NFT []Source
+	// NFT are the captures of nftables rules.
+	NFT []*nft.Ruleset
 	// Cilium are outputs of `cilium` and its ConfigMap, CalicoBPF dumps of Calico's service maps.
 	Cilium, CalicoBPF []Source
 	// Rulesets are the iptables captures of both families and backends.

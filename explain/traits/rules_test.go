@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/nft"
 )
 
 // rulesOf reads captures of testdata by what their names say.
@@ -210,18 +211,33 @@ func TestNoProxyRules(t *testing.T) {
 	}
 }
 
+// nftOf reads a capture of nftables.
+func nftOf(t *testing.T, name string) []*nft.Ruleset {
+	t.Helper()
+	src := capture(t, name)
+	parse := func() (*nft.Ruleset, error) { return nft.ParseText(src.Text, src.File) }
+	if strings.HasSuffix(name, ".json") {
+		parse = func() (*nft.Ruleset, error) { return nft.ParseJSON([]byte(src.Text), src.File) }
+	}
+	rs, err := parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []*nft.Ruleset{rs}
+}
+
 func TestNFTTables(t *testing.T) {
 	for _, name := range []string{"nodes/kube-proxy-1.36-nftables/nft.txt", "nodes/kube-proxy-1.36-nftables/nft.json"} {
-		p := Derive(Evidence{NFT: []Source{capture(t, name)}})
+		p := Derive(Evidence{NFT: nftOf(t, name)})
 		if p.Mode != "nftables" || !p.NodePortPrimary || p.Backend != "" {
 			t.Errorf("%s: %+v", name, p)
 		}
-		if f := factOf(p, "mode"); strings.HasSuffix(name, ".txt") && (f.Line != 68 || f.Text != "table ip kube-proxy {") {
+		if f := factOf(p, "mode"); strings.HasSuffix(name, ".txt") && (f.Line != 68 || f.Text != "table ip kube-proxy") {
 			t.Errorf("%+v", f)
 		}
 	}
 	for _, name := range []string{"nodes/kube-proxy-1.36-iptables/nft.txt", "nodes/kube-proxy-1.36-iptables/nft.json"} {
-		if p := Derive(Evidence{NFT: []Source{capture(t, name)}}); p.Mode != "" {
+		if p := Derive(Evidence{NFT: nftOf(t, name)}); p.Mode != "" {
 			t.Errorf("%s: mode %q", name, p.Mode)
 		}
 	}
@@ -252,7 +268,7 @@ func TestRecordedNodes(t *testing.T) {
 		in := Evidence{
 			ProxyModes: []Source{capture(t, dir+"proxyMode.txt")}, Configz: []Source{capture(t, dir+"configz.json")},
 			Healthz: []Source{capture(t, dir+"healthz.json")}, Configs: []Source{capture(t, dir+"kube-proxy-config.yaml")},
-			Logs: []Source{capture(t, dir+"kube-proxy.log")}, NFT: []Source{capture(t, dir+"nft.txt")},
+			Logs: []Source{capture(t, dir+"kube-proxy.log")}, NFT: nftOf(t, dir+"nft.txt"),
 			Rulesets: rulesOf(t, dir+"ip6tables-save.txt", dir+"iptables-save.txt"),
 		}
 		p := Derive(in)

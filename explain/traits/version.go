@@ -175,6 +175,16 @@ var ipvsTells = []tell{
 	{sign: "set KUBE-EXTERNAL-IP-LOCAL", oldest: 18},
 }
 
+// nftTells are the same for the tables of nftables mode. That the checks run behind the translation came with 1.34,
+// and was put back into 1.33.6.
+var nftTells = []tell{
+	{sign: "chain filter-prerouting-pre-dnat", oldest: 33},
+	{sign: "chain mark-for-masquerade", newest: 35},
+	{sign: "filter-input at priority -101", newest: 29},
+	{sign: "filter-input at priority -110", oldest: 30, newest: 33},
+	{sign: "set hairpin-connections", oldest: 36},
+}
+
 // userspaceTells: the mode is gone since 1.26.
 var userspaceTells = []tell{
 	{sign: "KUBE-PORTALS chain", newest: 25},

@@ -22,15 +22,22 @@ const sampleSets = 30
 // worldSeed begins the dice. SVCNET_AUDIT_SEED replaces it.
 const worldSeed = 20261128
 
-// TestRandomObjects changes what the API holds at random, lets the kube-proxies of two nodes program it, one through
-// each backend of iptables, and audits both: what is found is what the objects deserve.
+// TestRandomObjects changes what the API holds at random, lets the kube-proxies of three nodes program it, two in
+// iptables mode through one backend each and one in nftables mode, and audits all: what is found is what the objects deserve.
 func TestRandomObjects(t *testing.T) {
 	sets, seed := setting(t, "SVCNET_AUDIT_SETS", sampleSets), setting(t, "SVCNET_AUDIT_SEED", worldSeed)
-	l := labtest.Bring(t, lab.Options{Name: fmt.Sprintf("a%d", os.Getpid()), NoProxy: true, NodeBackend: map[string]lab.Backend{"n2": lab.Legacy}})
+	l := labtest.Bring(t, lab.Options{
+		Name: fmt.Sprintf("a%d", os.Getpid()), NoProxy: true, NodeBackend: map[string]lab.Backend{"n2": lab.Legacy},
+		ProxyConfig: func(node string, config map[string]any) {
+			if node == "n3" {
+				config["mode"] = "nftables"
+			}
+		},
+	})
 	w := &world{lab: l, dice: rand.New(rand.NewPCG(uint64(seed), 0)), services: map[string]*worldService{}}
 	w.begin(t)
 	var readers []*reader
-	for _, n := range l.Nodes[:2] {
+	for _, n := range l.Nodes {
 		if err := n.StartProxy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +56,7 @@ func TestRandomObjects(t *testing.T) {
 			}
 		}
 		begun := time.Now()
-		if err := l.WaitSynced(t.Context(), l.Nodes[:2]...); err != nil {
+		if err := l.WaitSynced(t.Context(), l.Nodes...); err != nil {
 			t.Fatalf("set %d of seed %d: %v", set, seed, err)
 		}
 		synced += time.Since(begun)

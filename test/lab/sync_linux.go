@@ -41,9 +41,9 @@ var proxyModes = []proxyMode{
 	}},
 	{"nftables", []sentinelRead{
 		{[]string{"nft", "list", "table", "ip", "kube-proxy"}, []string{
-			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `192\.0\.2\.1 \. %d\b`}},
+			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `192\.0\.2\.1( \. |:)%d\b`}},
 		{[]string{"nft", "list", "table", "ip6", "kube-proxy"}, []string{
-			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `2001:db8::1 \. %d\b`}},
+			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `2001:db8::1( \. |\]:)%d\b`}},
 	}},
 }
 

@@ -27,13 +27,25 @@ import (
 // are hundreds of cells.
 const membership = 20
 
+// ways are the dataplanes that the grid is walked and dialled through. In nftables mode nobody serves node ports on
+// loopback addresses.
+var ways = []struct {
+	name, mode string
+	backend    lab.Backend
+	classes    []string
+}{
+	{"nft", "iptables", lab.NFT, []string{"local-pod", "hairpin", "remote-pod", "node", "localhost", "remote-node", "external"}},
+	{"legacy", "iptables", lab.Legacy, []string{"local-pod", "hairpin", "remote-pod", "node", "localhost", "remote-node", "external"}},
+	{"nftables", "nftables", lab.NFT, []string{"local-pod", "hairpin", "remote-pod", "node", "remote-node", "external"}},
+}
+
 // TestGrid makes connections for every frontend and source class of every Service of the scenario and compares what
 // became of them with what svcnet says of node n1: which backend answers, what client address it saw, what is refused,
 // and what gets no answer.
 func TestGrid(t *testing.T) {
-	for _, backend := range []lab.Backend{lab.NFT, lab.Legacy} {
-		t.Run(string(backend), func(t *testing.T) {
-			s := set(t, labtest.Bring(t, lab.Options{Name: fmt.Sprintf("g%s%d", backend[:1], os.Getpid()), Backend: backend, NoProxy: true}))
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			s := set(t, labtest.Bring(t, lab.Options{Name: fmt.Sprintf("g%s%d", way.name[:2], os.Getpid()), Mode: way.mode, Backend: way.backend, NoProxy: true}))
 			bundle := filepath.Join(t.TempDir(), "n1.tar.gz")
 			if _, said, code := s.run(t, s.n1, "collect", "-o", bundle); code != 0 {
 				t.Fatalf("collect: exit %d: %s", code, said)
@@ -55,7 +67,7 @@ func TestGrid(t *testing.T) {
 				g.service(t, sc, trace)
 			}
 			t.Logf("%d Services, %d cells, %d connections; outcomes: %v", len(scenes()), g.cells, g.connections, g.seen)
-			for _, class := range []string{"local-pod", "hairpin", "remote-pod", "node", "localhost", "remote-node", "external"} {
+			for _, class := range way.classes {
 				if g.seen["class "+class] == 0 {
 					t.Errorf("no cell of class %s", class)
 				}
@@ -70,13 +82,13 @@ func TestGrid(t *testing.T) {
 					t.Errorf("nothing was predicted to be %s", outcome)
 				}
 			}
-			g.bites(t, snap)
+			g.bites(t, snap, way.mode)
 		})
 	}
 }
 
 // bites shows that the comparison can fail: a backend's rule is taken away behind the prediction's back.
-func (g *grid) bites(t *testing.T, snap *snapshot.Snapshot) {
+func (g *grid) bites(t *testing.T, snap *snapshot.Snapshot, mode string) {
 	t.Helper()
 	trace, err := explain.Trace(snap, explain.TraceOptions{Namespace: "store", Service: "many", Via: []string{"clusterip"}, From: []string{"local-pod"}})
 	if err != nil {
@@ -84,7 +96,12 @@ func (g *grid) bites(t *testing.T, snap *snapshot.Snapshot) {
 	}
 	p := trace.Paths[0]
 	chain := p.Backends[0].Hops[len(p.Backends[0].Hops)-1].Chain
-	if _, err := g.n1.Run(t.Context(), "", "iptables", "-w", "-t", "nat", "-F", chain); err != nil {
+	command := []string{"iptables", "-w", "-t", "nat", "-F", chain}
+	if mode == "nftables" {
+		other := p.Backends[1]
+		command = strings.Fields(fmt.Sprintf("nft insert rule ip kube-proxy %s meta l4proto tcp dnat to %s:%d", chain, other.Address, other.Port))
+	}
+	if _, err := g.n1.Run(t.Context(), "", command...); err != nil {
 		t.Fatal(err)
 	}
 	c := &cell{scene: scenes()[1], paths: []report.Path{p}}

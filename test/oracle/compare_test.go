@@ -101,7 +101,7 @@ func wrongAnswer(e netfilter.Ending, o *observation) string {
 	for _, a := range o.answers {
 		switch e.Verdict {
 		case netfilter.Rejected:
-			if a != e.RejectWith {
+			if a != rejectWord(e) {
 				return "it was answered by " + a
 			}
 		case netfilter.NoRoute, netfilter.Martian:
@@ -125,16 +125,21 @@ func wrongPlace(e netfilter.Ending, o *observation) string {
 	case netfilter.Dropped, netfilter.Rejected:
 		chain, policy := strings.CutSuffix(e.Chain, "(policy)")
 		// A policy is reported where the packet ran out of rules, which behind a goto is in another chain.
-		if last.table != e.Table || last.chain != chain && !(policy && !isBase(last.chain)) {
+		switch {
+		case last.table == oracleTable: // told of always; the packet passed here before, through lo
+		case last.table != e.Table || last.chain != chain && !(policy && !last.isBase()):
 			return fmt.Sprintf("the last rule it reached is %s", last)
 		}
 	case netfilter.Delivered, netfilter.Forwarded:
-		if isBase(last.chain) && last.atEnd && last.mark != e.Packet.Mark {
+		if last.isBase() && last.atEnd && last.mark != e.Packet.Mark {
 			return fmt.Sprintf("its mark was %#x", last.mark)
 		}
 	}
 	return ""
 }
+
+// isBase tells whether a point is in a base chain.
+func (p point) isBase() bool { return p.base || p.backend != nftBackend && isBase(p.chain) }
 
 func isBase(chain string) bool {
 	for h := netfilter.Prerouting; h <= netfilter.Postrouting; h++ {
@@ -189,6 +194,15 @@ func (v verdict) questions() map[string]bool {
 
 // compare sets what was seen beside the endings of the walk.
 func compare(endings []netfilter.Ending, o *observation, traced, branched bool) verdict {
+	var path func(netfilter.Ending, *observation) string
+	if traced && !branched {
+		path = wrongPath
+	}
+	return compareBy(endings, o, path)
+}
+
+// compareBy does so with a comparison of the way through the rules, where the walk has one ending; nil for none.
+func compareBy(endings []netfilter.Ending, o *observation, path func(netfilter.Ending, *observation) string) verdict {
 	v := verdict{decided: true, endings: endings}
 	var whys []string
 	agreed := false
@@ -196,8 +210,8 @@ func compare(endings []netfilter.Ending, o *observation, traced, branched bool) 
 		v.decided = v.decided && len(e.Assumed) == 0 && e.Verdict != netfilter.UnknownVerdict
 		v.random = v.random || e.P < 1
 		why := disagreement(e, o)
-		if why == "" && traced && len(endings) == 1 && !branched {
-			why = wrongPath(e, o)
+		if why == "" && path != nil && len(endings) == 1 {
+			why = path(e, o)
 		}
 		agreed = agreed || why == ""
 		whys = append(whys, why)

@@ -47,6 +47,7 @@ type lab struct {
 	variant       int // the variant that is set now, -1 for none
 	hosts         []*host.Host
 	nextID        uint32
+	legacyDirty   uint8 // the families, by bits, that hold rules of iptables-legacy
 }
 
 // A variant is one setting of the node's sysctls.

@@ -43,7 +43,9 @@ type trial struct {
 	traced   bool
 	single   bool // packets go one at a time
 	survey   bool // the rules test and do nothing; packets are of all protocols alike
-	shots    []shot
+	// reread, when not nil, gives the walk what packets have changed, where they go one at a time.
+	reread func(w *netfilter.Walker) error
+	shots  []shot
 }
 
 // trial draws trial number n.
@@ -88,22 +90,27 @@ func (l *lab) trial(g generator, seed, n int) *trial {
 				s.dst, s.dport = pools[t.family].node[0], 53 // a socket listens there
 			}
 		}
-		if s.proto == netfilter.ProtoDCCP || s.proto == protoOther {
-			// Connection tracking sees no ports in these: a second packet between the same addresses is of the same
-			// connection, and so may be one that is translated to them.
-			pair := [2]netip.Addr{s.src, s.dst}
-			if s.dst.Less(s.src) {
-				pair = [2]netip.Addr{s.dst, s.src}
-			}
-			if portless[pair] || !t.survey && len(portless) > 0 {
-				s = s.of(netfilter.ProtoTCP)
-			} else {
-				portless[pair] = true
-			}
-		}
-		t.shots = append(t.shots, s)
+		t.shots = append(t.shots, s.apart(portless, t.survey))
 	}
 	return t
+}
+
+// apart is the shot, with another protocol where it could not be told from one before. Connection tracking sees no ports
+// in DCCP and in protocols that it does not know: a second packet between the same addresses is of the same connection,
+// and so may be one that is translated to them. often lets in more than one of these.
+func (s shot) apart(portless map[[2]netip.Addr]bool, often bool) shot {
+	if s.proto != netfilter.ProtoDCCP && s.proto != protoOther {
+		return s
+	}
+	pair := [2]netip.Addr{s.src, s.dst}
+	if s.dst.Less(s.src) {
+		pair = [2]netip.Addr{s.dst, s.src}
+	}
+	if portless[pair] || !often && len(portless) > 0 {
+		return s.of(netfilter.ProtoTCP)
+	}
+	portless[pair] = true
+	return s
 }
 
 // A result is what a trial came to.
@@ -113,6 +120,15 @@ type result struct {
 	counted  []*netfilter.Ruleset // the rules with their counters after the packets
 	answers  []map[string]*[4]int
 	replies  []replied
+}
+
+// refresh gives the walk what the packets so far have changed.
+func (l *lab) refresh(w *netfilter.Walker, t *trial) (err error) {
+	if t.reread != nil {
+		return t.reread(w)
+	}
+	w.Kernel.Recent, err = l.recentLists()
+	return err
 }
 
 // run loads the rules of a trial, sends its packets and compares.
@@ -147,7 +163,7 @@ func (l *lab) run(t *trial) (*result, error) {
 	}
 	if t.single {
 		for _, s := range t.shots {
-			if w.Kernel.Recent, err = l.recentLists(); err != nil {
+			if err := l.refresh(w, t); err != nil {
 				return nil, err
 			}
 			obs, err := l.fire([]shot{s})

@@ -45,7 +45,7 @@ func (l *lab) reply(w *netfilter.Walker, t *trial, res *result) error {
 	}
 	for i, e := range from {
 		if t.single {
-			if w.Kernel.Recent, err = l.recentLists(); err != nil {
+			if err := l.refresh(w, t); err != nil {
 				return err
 			}
 			one, err := l.fire(shots[i : i+1])

@@ -25,11 +25,21 @@ type point struct {
 	chain   string
 	index   int
 	atEnd   bool
-	mark    uint32
+	// hit says that the packet passed the tests of the rule, base that the chain is a base chain; both are told of
+	// nft's own rules only.
+	hit, base bool
+	mark      uint32
 }
 
 func (p point) String() string {
-	return fmt.Sprintf("%s %s %s[%d] mark %#x", p.backend, p.table, p.chain, p.index, p.mark)
+	what := ""
+	switch {
+	case p.hit:
+		what = " passed"
+	case p.atEnd && p.backend == nftBackend:
+		what = " end"
+	}
+	return fmt.Sprintf("%s %s %s[%d]%s mark %#x", p.backend, p.table, p.chain, p.index, what, p.mark)
 }
 
 // tracePrefix is the NFLOG prefix that tells a point: the place of a rule, or the end of a chain.
@@ -41,6 +51,9 @@ func tracePrefix(b netfilter.Backend, table, chain string, index int, atEnd bool
 }
 
 func parsePrefix(s string) (point, bool) {
+	if rest, ok := strings.CutPrefix(s, nftBackend+"|"); ok {
+		return parseNFTPrefix(rest)
+	}
 	f := strings.Split(s, "/")
 	if len(f) < 4 {
 		return point{}, false

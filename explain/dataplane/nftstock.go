@@ -1,0 +1,77 @@
+package dataplane
+
+import (
+	"fmt"
+
+	"github.com/svcnet/svcnet/explain/nft"
+)
+
+// NFTStockRule is a rule that kube-proxy keeps in a chain of its table whatever Services there are. Does says what it
+// does, in the words of NFTDoes.
+type NFTStockRule struct{ Chain, Does string }
+
+// nftStock are the stock rules of nftables mode, with the minor releases that have them; 0 is no bound. They are those
+// that packets cannot do without; what differs between patch releases of 1.33 is left out.
+var nftStock = []struct {
+	NFTStockRule
+	oldest, newest int
+}{
+	{NFTStockRule{"nat-prerouting", "jump services"}, 0, 0},
+	{NFTStockRule{"nat-output", "jump services"}, 0, 0},
+	{NFTStockRule{"nat-postrouting", "jump masquerading"}, 0, 0},
+	{NFTStockRule{"services", "vmap @service-ips"}, 0, 0},
+	{NFTStockRule{"services", "vmap @service-nodeports"}, 0, 0},
+	{NFTStockRule{"masquerading", "masquerade"}, 0, 0},
+	{NFTStockRule{"masquerading", "masquerade @hairpin-connections"}, 36, 0},
+	{NFTStockRule{"service-endpoints-check", "vmap @no-endpoint-services"}, 0, 0},
+	{NFTStockRule{"nodeport-endpoints-check", "vmap @no-endpoint-nodeports"}, 0, 0},
+	{NFTStockRule{"firewall-check", "vmap @firewall-ips"}, 30, 0},
+	{NFTStockRule{"cluster-ips-check", "reject @cluster-ips"}, 30, 0},
+	{NFTStockRule{"reject-chain", "reject"}, 0, 0},
+	{NFTStockRule{"filter-input", "jump nodeport-endpoints-check"}, 0, 0},
+	{NFTStockRule{"filter-input", "jump service-endpoints-check"}, 0, 0},
+	{NFTStockRule{"filter-forward", "jump service-endpoints-check"}, 0, 0},
+	{NFTStockRule{"filter-output", "jump service-endpoints-check"}, 0, 0},
+	{NFTStockRule{"filter-forward", "jump cluster-ips-check"}, 34, 0},
+	{NFTStockRule{"filter-output", "jump cluster-ips-check"}, 34, 0},
+	{NFTStockRule{"filter-prerouting-pre-dnat", "jump firewall-check"}, 34, 0},
+	{NFTStockRule{"filter-output-pre-dnat", "jump firewall-check"}, 34, 0},
+}
+
+// NFTStock are the stock rules that a proxy surely keeps. within is traits.Proxy.Within.
+func NFTStock(within func(oldest, newest int) bool) []NFTStockRule {
+	var out []NFTStockRule
+	for _, s := range nftStock {
+		if within(s.oldest, s.newest) {
+			out = append(out, s.NFTStockRule)
+		}
+	}
+	return out
+}
+
+// NFTDoes is what a rule of kube-proxy's does, in a few words: "jump services", "vmap @service-ips", "masquerade",
+// "masquerade @hairpin-connections", "reject", "reject @cluster-ips"; empty for others.
+func NFTDoes(r *nft.Rule) string {
+	set := ""
+	for _, s := range r.Statements {
+		switch s := s.(type) {
+		case *nft.Match:
+			if ref, ok := s.Right.(nft.SetRef); ok && s.Op == "==" {
+				set = " @" + ref.Name
+			}
+		case *nft.VerdictMap:
+			if ref, ok := s.Map.(nft.SetRef); ok {
+				return "vmap @" + ref.Name
+			}
+		case *nft.Verdict:
+			if s.Kind == nft.Jump || s.Kind == nft.Goto {
+				return fmt.Sprintf("%s %s", s.Kind, s.Chain)
+			}
+		case *nft.NAT:
+			return string(s.Kind) + set
+		case *nft.Reject:
+			return "reject" + set
+		}
+	}
+	return ""
+}

@@ -1,0 +1,503 @@
+package nft
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseJSON reads what `nft -j list ruleset` and its kin write (json_schema_version 1, nft 0.9 to 1.1): one document,
+// one object a line, several documents behind each other, and documents that are cut off, of which it gives what is
+// there. File names the capture.
+//
+// The form says less than `nft list ruleset` of the same version. nft 1.0.6 leaves out the comments of tables and
+// chains, the flags dynamic and auto-merge of sets, "interval" of the data of maps, expressions behind typeof, flags of
+// flowtables and of chains that are offloaded, devices of a chain that has several, the level of "socket cgroupv2", and
+// milliseconds of what entries have yet to live.
+//
+// An error says that there is nothing of nftables in the data; what could not be read stands in Ruleset.Problems.
+func ParseJSON(data []byte, file string) (*Ruleset, error) {
+	doc := strings.TrimPrefix(string(data), "\ufeff")
+	j := jsonReader{
+		rs:    &Ruleset{File: file},
+		s:     jsonScanner{doc: doc},
+		lined: strings.Contains(strings.TrimSpace(doc), "\n"),
+		names: make(map[string]string),
+	}
+	j.documents()
+	j.finish()
+	if !j.found {
+		return nil, fmt.Errorf("read nftables rules from %s: %w", file, errNoNFTJSON)
+	}
+	return j.rs, nil
+}
+
+var errNoNFTJSON = errors.New("it is not JSON of nft")
+
+// jsonReader is the state of ParseJSON.
+type jsonReader struct {
+	rs *Ruleset
+	s  jsonScanner
+	// lined is set where the document has lines; line is that of the object which is read, else 0.
+	lined bool
+	line  int
+	found bool
+	table *Table
+	chain *Chain
+	// names are those that many rules share, so that they do not keep the document alive.
+	names map[string]string
+	// pending are sets whose elements wait until rules say how wide they are.
+	pending []pendingSet
+	inline  int
+}
+
+// pendingSet is a set whose key or data is an integer of a width that the capture does not say.
+type pendingSet struct {
+	table *Table
+	set   *Set
+	elems string
+	line  int
+}
+
+// name is a string that does not keep the document alive.
+func (j *jsonReader) name(s string) string {
+	if n, ok := j.names[s]; ok {
+		return n
+	}
+	s = strings.Clone(s)
+	j.names[s] = s
+	return s
+}
+
+func (j *jsonReader) problem(text, format string, args ...any) {
+	j.rs.Problems = append(j.rs.Problems, Problem{Line: j.line, Text: shorten(text), Why: fmt.Sprintf(format, args...)})
+}
+
+// longestQuote bounds the text of a problem, in bytes.
+const longestQuote = 160
+
+// shorten makes a text short enough for a problem.
+func shorten(s string) string {
+	s = strings.Join(strings.Fields(s[:min(len(s), 2*longestQuote)]), " ")
+	if len(s) > longestQuote {
+		s = strings.ToValidUTF8(s[:longestQuote], "") + "…"
+	}
+	return strings.Clone(s)
+}
+
+func (j *jsonReader) here() {
+	j.line = 0
+	if j.lined {
+		j.line = j.s.lineHere()
+	}
+}
+
+// documents reads values until the end of the text.
+func (j *jsonReader) documents() {
+	for {
+		j.s.space()
+		if j.s.at >= len(j.s.doc) {
+			return
+		}
+		j.here()
+		from := j.s.at
+		if j.s.doc[j.s.at] == '{' {
+			done, err := j.document()
+			if err != nil {
+				j.broken(err)
+				return
+			}
+			if done {
+				continue
+			}
+			j.s.at = from
+		}
+		err := j.s.value()
+		if err == nil && j.s.doc[from] == '[' {
+			// A list of objects without {"nftables": …} around it.
+			for o := range (jsonValue{&j.s, 0}).children {
+				j.object(o)
+			}
+			continue
+		}
+		if err == nil {
+			j.object(jsonValue{&j.s, 0})
+			continue
+		}
+		j.broken(err)
+		return
+	}
+}
+
+func (j *jsonReader) broken(err error) {
+	j.line = 0
+	if j.lined {
+		j.line = j.s.lineHere()
+	}
+	text := j.s.doc[min(j.s.at, len(j.s.doc)):]
+	j.problem(text, "%s", err)
+}
+
+// document reads {"nftables": [ … ]} object by object; done is false where it is something else.
+func (j *jsonReader) document() (done bool, err error) {
+	more, err := j.s.open('}')
+	if err != nil || !more {
+		return err == nil, err
+	}
+	key, err := j.s.key()
+	if err != nil {
+		return false, err
+	}
+	if key != "nftables" {
+		return false, nil
+	}
+	j.found = true
+	j.s.space()
+	if j.s.at >= len(j.s.doc) {
+		return true, errJSONEnd
+	}
+	if j.s.doc[j.s.at] != '[' {
+		return true, errJSONSyntax
+	}
+	more, err = j.s.open(']')
+	for more && err == nil {
+		j.s.space()
+		j.here()
+		if err = j.s.value(); err != nil {
+			return true, err
+		}
+		j.object(jsonValue{&j.s, 0})
+		more, err = j.s.comma(']')
+	}
+	if err != nil {
+		return true, err
+	}
+	// What follows the list in the document is not nft's.
+	for {
+		if more, err = j.s.comma('}'); err != nil || !more {
+			return true, err
+		}
+		if _, err = j.s.key(); err != nil {
+			return true, err
+		}
+		if err = j.s.value(); err != nil {
+			return true, err
+		}
+	}
+}
+
+// object reads one object of the list, such as {"rule": …}.
+func (j *jsonReader) object(o jsonValue) {
+	if o.kind() != jsonObject || o.size() == 0 {
+		j.problem(o.raw(), "not an object of nft")
+		return
+	}
+	v := o.first()
+	if v.kind() != jsonObject {
+		j.problem(o.raw(), "not an object of nft")
+		return
+	}
+	switch kind := v.key(); kind {
+	case "metainfo":
+		j.found = true
+		if j.rs.Version == "" {
+			j.rs.Version = strings.Clone(v.text("version"))
+		}
+		if n, ok := v.member("json_schema_version"); ok && n.str() != "1" {
+			j.problem(o.raw(), "written in a version of the form that is not known")
+		}
+	case "table":
+		j.readTable(v)
+	case "chain":
+		j.readChain(v)
+	case "rule":
+		j.readRule(v)
+	case "set", "map", "meter":
+		j.readSet(v, kind)
+	case "flowtable":
+		j.readFlowtable(v)
+	case "counter", "quota", "limit", "ct helper", "ct timeout", "ct expectation", "secmark", "synproxy", "tunnel":
+		j.readObject(v, kind)
+	default:
+		j.problem(o.raw(), "%q is not known", kind)
+	}
+}
+
+// within is the table of an object; nil where it does not say one.
+func (j *jsonReader) within(v jsonValue, member string) *Table {
+	family, name := Family(v.text("family")), v.text(member)
+	if t := j.table; t != nil && t.Family == family && t.Name == name {
+		return t
+	}
+	switch family {
+	case IP, IP6, Inet, ARP, Bridge, Netdev:
+	default:
+		j.problem(v.raw(), "no table of a family of nft")
+		return nil
+	}
+	if name == "" {
+		j.problem(v.raw(), "no table is named")
+		return nil
+	}
+	j.found = true
+	t := j.rs.Table(family, name)
+	if t == nil {
+		t = j.rs.AddTable(Family(j.name(string(family))), j.name(name))
+		t.Line = j.line
+	}
+	j.table, j.chain = t, nil
+	return t
+}
+
+func (j *jsonReader) readTable(v jsonValue) {
+	t := j.within(v, "name")
+	if t == nil {
+		return
+	}
+	t.Line = j.line
+	t.Handle = uintMember(v, "handle")
+	t.Comment = strings.Clone(v.text("comment"))
+	for _, f := range v.texts("flags") {
+		switch f {
+		case "dormant":
+			t.Dormant = true
+		case "owner":
+			t.Owner = true
+		case "persist":
+			// The table stays when its owner ends; nothing that a packet meets.
+		default:
+			j.problem(v.raw(), "the table's flag %q is not known", f)
+		}
+	}
+}
+
+// uintMember is a member that is a number, 0 when there is none.
+func uintMember(v jsonValue, name string) uint64 {
+	n, _ := numberMember(v, name)
+	return n
+}
+
+func numberMember(v jsonValue, name string) (uint64, bool) {
+	m, ok := v.member(name)
+	if !ok {
+		return 0, false
+	}
+	return m.uint()
+}
+
+// uint is a number as it is.
+func (v jsonValue) uint() (uint64, bool) {
+	if v.kind() != jsonNumber {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(v.str(), 10, 64)
+	if err != nil {
+		// nft writes some numbers of 32 bits with a sign ("s:i" of json_pack).
+		signed, err := strconv.ParseInt(v.str(), 10, 32)
+		return uint64(uint32(signed)), err == nil
+	}
+	return n, true
+}
+
+func intMember(v jsonValue, name string) int {
+	m, ok := v.member(name)
+	if !ok || m.kind() != jsonNumber {
+		return 0
+	}
+	n, err := strconv.ParseInt(m.str(), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+func boolMember(v jsonValue, name string) bool {
+	m, ok := v.member(name)
+	return ok && m.kind() == jsonTrue
+}
+
+// seconds is a member that is a number of seconds.
+func seconds(v jsonValue, name string) time.Duration {
+	return time.Duration(min(uintMember(v, name), uint64(longestDuration/1000))) * time.Second
+}
+
+func (j *jsonReader) readChain(v jsonValue) {
+	t := j.within(v, "table")
+	name := v.text("name")
+	if t == nil {
+		return
+	}
+	if name == "" {
+		j.problem(v.raw(), "the chain has no name")
+		return
+	}
+	c := t.AddChain(j.name(name))
+	c.Line = j.line
+	c.Handle = uintMember(v, "handle")
+	c.Comment = strings.Clone(v.text("comment"))
+	if hook := v.text("hook"); hook != "" {
+		c.Base = &Base{
+			Type: j.name(v.text("type")), Hook: j.name(hook), Priority: intMember(v, "prio"), Policy: j.name(v.text("policy")),
+		}
+		if c.Base.Policy == "" {
+			c.Base.Policy = "accept"
+		}
+		for _, d := range v.texts("dev") {
+			c.Base.Devices = append(c.Base.Devices, j.name(d))
+		}
+		for _, f := range v.texts("flags") {
+			c.Base.Offload = c.Base.Offload || f == "offload"
+		}
+	}
+}
+
+func (j *jsonReader) readFlowtable(v jsonValue) {
+	t := j.within(v, "table")
+	if t == nil {
+		return
+	}
+	f := Flowtable{
+		Name: strings.Clone(v.text("name")), Hook: j.name(v.text("hook")), Priority: intMember(v, "prio"), Line: j.line,
+		Handle: uintMember(v, "handle"),
+	}
+	for _, d := range v.texts("dev") {
+		f.Devices = append(f.Devices, j.name(d))
+	}
+	for _, flag := range v.texts("flags") {
+		switch flag {
+		case "offload":
+			f.Offload = true
+		case "counter":
+			f.Counter = true
+		}
+	}
+	if _, ok := v.member("counter"); ok {
+		f.Counter = true
+	}
+	t.Flowtables = append(t.Flowtables, f)
+}
+
+func (j *jsonReader) readRule(v jsonValue) {
+	t := j.within(v, "table")
+	if t == nil {
+		return
+	}
+	name := v.text("chain")
+	if j.chain == nil || j.chain.Name != name {
+		if j.chain = t.Chain(name); j.chain == nil {
+			if name == "" {
+				j.problem(v.raw(), "the rule has no chain")
+				return
+			}
+			j.chain = t.AddChain(j.name(name))
+			j.chain.Line = j.line
+		}
+	}
+	r := &Rule{Handle: uintMember(v, "handle"), Comment: strings.Clone(v.text("comment")), Line: j.line}
+	if expr, ok := v.member("expr"); ok && expr.kind() == jsonArray {
+		r.Statements = make([]Statement, 0, expr.size())
+		for s := range expr.children {
+			r.Statements = append(r.Statements, j.statement(s)...)
+		}
+	}
+	finishRule(t, r)
+	j.chain.Rules = append(j.chain.Rules, r)
+}
+
+// finishRule sets what a rule says about itself from its statements.
+func finishRule(t *Table, r *Rule) {
+	for _, s := range r.Statements {
+		if c, ok := s.(*Counter); ok && c.Name == "" && !r.HasCounter {
+			r.Packets, r.Bytes, r.HasCounter = c.Packets, c.Bytes, true
+		}
+	}
+	r.Text = t.RuleText(r)
+}
+
+// finish reads the elements that waited for the rules.
+func (j *jsonReader) finish() {
+	for _, p := range j.pending {
+		key, data := p.table.usage(p.set)
+		p.set.Key = known(p.set.Key, key)
+		p.set.Data = known(p.set.Data, data)
+		j.line = p.line
+		j.table = p.table
+		s := jsonScanner{doc: p.elems}
+		if err := s.value(); err != nil {
+			continue
+		}
+		j.elements(p.set, jsonValue{&s, 0})
+	}
+}
+
+// known takes widths that are not known from where a set is used.
+func known(fields, used []Field) []Field {
+	if len(fields) != len(used) {
+		return fields
+	}
+	out := append([]Field(nil), fields...)
+	for i := range out {
+		if out[i].Size == 0 {
+			out[i].Size = used[i].Size
+		}
+	}
+	return out
+}
+
+// usage is what the table's first rule that uses a set compares it with and takes its data for.
+func (t *Table) usage(s *Set) (key, data []Field) {
+	is := func(e Expr) bool {
+		r, ok := e.(SetRef)
+		return ok && r.Name == s.Name
+	}
+	use := func(k Expr) {
+		if key == nil {
+			key = t.ExpressionFields(k)
+		}
+	}
+	var within func(e Expr, want []Field)
+	within = func(e Expr, want []Field) {
+		switch e := e.(type) {
+		case *MapExpr:
+			if is(e.Map) {
+				use(e.Key)
+				if data == nil {
+					data = want
+				}
+			}
+		case *Binary:
+			within(e.Left, want)
+			within(e.Right, want)
+		}
+	}
+	for _, c := range t.Chains {
+		for _, r := range c.Rules {
+			for _, st := range r.Statements {
+				switch st := st.(type) {
+				case *Match:
+					if is(st.Right) {
+						use(st.Left)
+					}
+				case *VerdictMap:
+					if is(st.Map) {
+						use(st.Key)
+					}
+				case *SetUpdate:
+					if st.Set == s.Name {
+						use(st.Key)
+						if st.Data != nil && data == nil {
+							data = t.ExpressionFields(st.Data)
+						}
+					}
+				case *Assign:
+					within(st.Value, t.ExpressionFields(st.To))
+				case *ObjectRef:
+					within(st.Map, nil)
+				}
+			}
+		}
+	}
+	return key, data
+}
