@@ -52,6 +52,8 @@ func (m *model) readAnswers(s *snapshot.Snapshot) map[check.Source]string {
 			out[check.RulesOf(family)] = why
 		} else if r := m.rules[familyIndex(family)]; len(r.missed)+len(r.part) > 0 {
 			out[check.RulesOf(family)] = append(r.missed, r.part...)[0]
+		} else if !m.iptablesRead(family) {
+			out[check.RulesOf(family)] = "only rules of nftables were read"
 		}
 	}
 	if by := m.servedElsewhere(); by != "" {

@@ -88,9 +88,16 @@ func (m *model) observeAll(n *check.Node, o AuditOptions) {
 	}
 }
 
-// looksAt tells whether what decides about packets to a service port was read, and is evaluated.
+// looksAt tells whether what decides about packets to a service port was read, and is evaluated. In nftables mode the
+// proxy's own tables decide; where nobody captured rules of iptables beside them, checks that rest on those say so.
 func (m *model) looksAt(sp *intent.ServicePort) bool {
-	return m.answers[check.RulesOf(netfilter.Family(sp.Family))] == "" && m.answers[check.ServiceTables] == ""
+	family := netfilter.Family(sp.Family)
+	if m.answers[check.ServiceTables] != "" {
+		return false
+	}
+	r := m.rules[familyIndex(family)]
+	native := m.proxy.Mode == "nftables" && m.servedBy(family) && len(r.missed)+len(r.part) == 0
+	return native || m.answers[check.RulesOf(family)] == ""
 }
 
 // unobserved tells whether nothing can be said of a service port: nobody looked, or nothing says what it ought to have.

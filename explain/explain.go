@@ -88,7 +88,13 @@ func MissingSources(sources []report.Source) []report.Source {
 			out = append(out, s)
 			continue
 		}
-		if !strings.HasPrefix(s.Name, "iptables") || snapshot.PodOf(s.File) != "" {
+		if snapshot.PodOf(s.File) != "" {
+			continue
+		}
+		if strings.HasPrefix(s.Name, "nft") && snapshot.Status(s.Status).Answers() {
+			rules = true
+		}
+		if !strings.HasPrefix(s.Name, "iptables") {
 			continue
 		}
 		if snapshot.Status(s.Status).Answers() {

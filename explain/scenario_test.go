@@ -28,7 +28,7 @@ import (
 // rather than answered.
 //
 // An archive whose comment has a line "base" stands on the files of testdata/findings/base, a recorded node on which
-// nothing is wrong. fires/edit and silent/edit change them, one line each, and fail where OLD is not found:
+// nothing is wrong; "base-nft" is the same in nftables mode. fires/edit and silent/edit change them, one line each, and fail where OLD is not found:
 //
 //	FILE: OLD => NEW        the first OLD becomes NEW
 //	FILE: OLD => (delete)   every line with OLD goes
@@ -101,8 +101,10 @@ func evidenced(t *testing.T, a *txtar.Archive, got []report.Finding) {
 func audited(t *testing.T, a *txtar.Archive, half string) *report.Report {
 	t.Helper()
 	files := fstest.MapFS{}
-	if slices.Contains(strings.Split(string(a.Comment), "\n"), "base") {
-		base(t, files)
+	for _, node := range []string{"base", "base-nft"} {
+		if slices.Contains(strings.Split(string(a.Comment), "\n"), node) {
+			base(t, node, files)
+		}
 	}
 	var edits []byte
 	for _, f := range a.Files {
@@ -130,10 +132,10 @@ func audited(t *testing.T, a *txtar.Archive, half string) *report.Report {
 	return r
 }
 
-// base fills in the recorded node on which nothing is wrong.
-func base(t *testing.T, into fstest.MapFS) {
+// base fills in a recorded node on which nothing is wrong.
+func base(t *testing.T, node string, into fstest.MapFS) {
 	t.Helper()
-	names, err := filepath.Glob("testdata/findings/base/*")
+	names, err := filepath.Glob("testdata/findings/" + node + "/*")
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no recorded node: %v", err)
 	}
@@ -180,8 +182,15 @@ func edit(t *testing.T, files fstest.MapFS, script string) {
 // TestRecordedNode: on the node that scenarios stand on, nothing is wrong and nothing is unknown but what the files
 // do not hold.
 func TestRecordedNode(t *testing.T) {
+	for _, node := range []string{"base", "base-nft"} {
+		t.Run(node, func(t *testing.T) { recordedNode(t, node) })
+	}
+}
+
+func recordedNode(t *testing.T, node string) {
+	t.Helper()
 	files := fstest.MapFS{}
-	base(t, files)
+	base(t, node, files)
 	s, err := snapshot.LoadFS(files, "base")
 	if err != nil {
 		t.Fatal(err)

@@ -71,6 +71,11 @@ func (m *model) unread(family netfilter.Family) string {
 	return fmt.Sprintf("no %s rules were read: nothing says what the node does (give `%s-save` output with -f)", program, program)
 }
 
+// iptablesRead tells whether rules of iptables were read, or it is known that there are none.
+func (m *model) iptablesRead(family netfilter.Family) bool {
+	return m.rules[familyIndex(family)].answered || slices.ContainsFunc(m.rulesets, func(rs *netfilter.Ruleset) bool { return rs.Family == family })
+}
+
 // servedBy tells whether the rules that were read hold the service proxy's.
 func (m *model) servedBy(family netfilter.Family) bool {
 	native := false
@@ -87,6 +92,13 @@ func (m *model) beside() []string {
 	add := func(text string) {
 		if !slices.Contains(out, text) {
 			out = append(out, text)
+		}
+	}
+	for _, family := range []netfilter.Family{netfilter.IPv4, netfilter.IPv6} {
+		native := false
+		m.nftTables(family, func(*nft.Ruleset, *nft.Table) { native = true })
+		if native && !m.iptablesRead(family) && len(m.rules[familyIndex(family)].missed) == 0 {
+			add("rules of iptables, which were not read (give `iptables-save` and `ip6tables-save`)")
 		}
 	}
 	for i := range m.rules {

@@ -302,6 +302,9 @@ func (e *Evidence) fill(data []byte, cut bool, err error) {
 		e.Status, e.Error = OK, ""
 	}
 	e.Data = data
+	if e.Format == NFTNetlink && e.Status == OK {
+		e.checkNetlink()
+	}
 }
 
 // lost marks evidence that was once read and whose data is gone.

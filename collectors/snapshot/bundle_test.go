@@ -25,7 +25,9 @@ func bundled() *Snapshot {
 			{File: "a.tgz:n1/iptables-save.txt", Format: IPTablesSave, Family: 4, Backend: "legacy", Status: OK, Data: []byte(saveText), Note: "converted from UTF-16"},
 			{File: "conntrack.txt", Format: Conntrack, Status: Empty, Note: "the file is empty"},
 			{File: "ip6tables-save.txt", Format: IPTablesSave, Family: 6, Status: Denied, Error: "read ip6tables-save.txt: permission denied; run as root"},
-			{File: "nft.txt", Format: NFTText, Status: Unsupported, Error: NotEvaluated(NFTText), Data: []byte(nftText)},
+			{File: "nft.nl", Format: NFTNetlink, Status: Truncated, Error: "read nft.nl: cut", Data: []byte(NetlinkMagic + "\n\n\x00\xff\xfe")},
+			{File: "ipset-save.txt", Format: IPSetSave, Status: Unsupported, Error: NotEvaluated(IPSetSave), Data: []byte("create a hash:ip\n")},
+			{File: "nft.txt", Format: NFTText, Status: OK, Data: []byte(nftText)},
 			{File: "objects.yaml", Format: Objects, Status: Truncated, Error: "read objects.yaml: cut", Data: []byte(nodeText)},
 			{File: "x.png", Status: Unsupported, Error: "not recognised: binary data"},
 		},
@@ -140,7 +142,7 @@ func TestBundleBytes(t *testing.T) {
 		}
 		names = append(names, h.Name)
 	}
-	want := []string{"manifest.json", "evidence/0001--", "evidence/0002--", "evidence/0003-iptables-save.txt", "evidence/nft.txt", "evidence/objects.yaml"}
+	want := []string{"manifest.json", "evidence/0001--", "evidence/0002--", "evidence/0003-iptables-save.txt", "evidence/ipset-save.txt", "evidence/nft.nl", "evidence/nft.txt", "evidence/objects.yaml"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
@@ -163,11 +165,11 @@ func TestBundleVersions(t *testing.T) {
 		}
 	}
 	t.Run("what an older program did not evaluate", func(t *testing.T) {
-		s, err := Load([]string{"-"}, bytes.NewReader(manifest("1.0", `{"file":"a","format":"iptables-save","status":"unsupported","error":"not yet","data":"evidence/1"},{"file":"b","format":"nft list ruleset","status":"ok","data":"evidence/1"}`)))
+		s, err := Load([]string{"-"}, bytes.NewReader(manifest("1.0", `{"file":"a","format":"iptables-save","status":"unsupported","error":"not yet","data":"evidence/1"},{"file":"b","format":"ipset save","status":"ok","data":"evidence/1"}`)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"a|iptables-save|ok", "b|nft list ruleset|unsupported"}, table(s)); diff != "" {
+		if diff := cmp.Diff([]string{"a|iptables-save|ok", "b|ipset save|unsupported"}, table(s)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})

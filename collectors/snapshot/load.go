@@ -231,6 +231,10 @@ func (l *loader) stream(name string, r io.Reader, nesting int) {
 
 // file makes evidence of one plain file.
 func (l *loader) file(name string, in io.Reader, head []byte) {
+	if isNetlink(head) {
+		l.netlink(name, in)
+		return
+	}
 	if _, _, err := decodeText(head); err != nil {
 		l.add(Evidence{File: name, Status: Unsupported, Error: "not recognised: " + err.Error()})
 		return

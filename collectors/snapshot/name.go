@@ -53,6 +53,7 @@ var namedFormats = []struct {
 	{regexp.MustCompile(`ipset.*list`), IPSetList},
 	{regexp.MustCompile(`ipset`), IPSetSave},
 	{regexp.MustCompile(`^(nft|nftables)\b.*json$`), NFTJSON},
+	{regexp.MustCompile(`^(nft|nftables)\b.*nl$`), NFTNetlink},
 	{regexp.MustCompile(`^(nft|nftables)\b`), NFTText},
 	{regexp.MustCompile(`conntrack-+s(tats)?\b`), ConntrackStats},
 	{regexp.MustCompile(`conntrack`), Conntrack},

@@ -14,6 +14,9 @@ import (
 // "nft" for iptables captures, or empty. Note is a remark on evidence that was recognised (a conversion),
 // or for Unrecognised the reason in words that can follow "not recognised: ".
 func Recognise(name string, data []byte) (format Format, family int, backend string, note string) {
+	if isNetlink(data) {
+		return NFTNetlink, 0, "", ""
+	}
 	text, note, err := decodeText(data)
 	if err != nil {
 		return Unrecognised, 0, "", err.Error()

@@ -70,6 +70,7 @@ const (
 
 	NFTText    Format = "nft list ruleset"
 	NFTJSON    Format = "nft -j list ruleset"
+	NFTNetlink Format = "nf_tables netlink"
 	IPSetSave  Format = "ipset save"
 	IPSetList  Format = "ipset list"
 	IPVSSave   Format = "ipvsadm -S"

@@ -33,10 +33,9 @@ type byEndpoint struct {
 	condition string
 }
 
-// provided puts a finding under the condition on which its backend rests: it is then no more than a possibility.
+// provided puts a finding under the condition on which its backend rests.
 func (e *byEndpoint) provided(f report.Finding) report.Finding {
 	if e.condition != "" {
-		f.Severity = Warning
 		f.Message += ", provided that " + e.condition
 	}
 	return f

@@ -148,8 +148,8 @@ func (n *Node) misrouted(p *Port, path *report.Path, m *marking) (f report.Findi
 	}
 	f = report.Finding{
 		Subject: fmt.Sprintf("%s (%s)", m.chain, tool(m.rules)),
-		Message: fmt.Sprintf("%s marks packets to cluster IPs such as %s with %#x before they are translated, and the routing rule %q then sends the translated packet by table %s",
-			m.chain, address(path), m.mark, rule.String(), rule.Table),
+		Message: fmt.Sprintf("%s marks packets to cluster IPs%s such as %s with %#x before they are translated, and the routing rule %q then sends the translated packet by table %s",
+			m.chain, n.serviceRange(p.Family), address(path), m.mark, rule.String(), rule.Table),
 		Want: "no mark on packets to Services: the service range is left out, or the rule stands behind the jump to KUBE-SERVICES",
 		Got:  m.rule.Text,
 		Evidence: []report.Evidence{
@@ -183,4 +183,14 @@ func (n *Node) routedBy(mark uint32, family int) *host.Rule {
 		}
 	}
 	return nil
+}
+
+// serviceRange is the range of cluster IPs of a family in brackets, empty where it is not known.
+func (n *Node) serviceRange(family int) string {
+	for _, r := range n.Proxy.ServiceCIDRs {
+		if r.Addr().Is4() == (family == 4) {
+			return fmt.Sprintf(" (%s)", r)
+		}
+	}
+	return ""
 }

@@ -22,6 +22,7 @@ var proxySyncSlow = Check{
 			slow.readMetrics(n)
 		}
 		if len(slow.says) == 0 {
+			n.silentProxy()
 			return nil
 		}
 		return []report.Finding{{

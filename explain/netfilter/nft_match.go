@@ -172,10 +172,18 @@ func (r *run) relation(at *nftPlace, m *nft.Match, v, w *value, x *progress) Ans
 	}
 	left, other := v.data, w.data
 	unknown := v.unknown
+	if key, ok := m.Left.(*nft.Meta); ok && (key.Key == "iif" || key.Key == "oif") && len(other) == 4 && !v.open() {
+		if left, ok = r.ifIndex(left); !ok {
+			return open("the number of the interface is not known")
+		}
+	}
 	if n := max(len(left), len(other)); textual(m.Right) {
 		left, other, unknown = pad(left, n, 0), pad(other, n, 0), pad(unknown, n, 0)
 	} else {
 		left, other, unknown = widen(left, n), widen(other, n), widen(unknown, n)
+	}
+	if v.open() && len(v.data) < len(left) {
+		return open(v.why) // of how wide it is no more is known than of what it is
 	}
 	switch {
 	case m.AnyBit:
@@ -269,11 +277,20 @@ func (r *run) nftFind(at *nftPlace, e nft.Expr, key value, x *progress) (entry *
 	if set == nil {
 		return nil, fmt.Sprintf("set %v is not in the capture", e)
 	}
+	if slices.ContainsFunc(set.Key, func(f nft.Field) bool { return f.Type == nft.TypeIfindex && f.Size == 4 }) {
+		var ok bool
+		if key.data, ok = r.ifIndexes(set, key.data); !ok || key.open() {
+			return nil, "the number of the interface is not known"
+		}
+	}
 	data := fit(set, key.data)
 	if set.Name != "" && at.nft.table.Updates(set.Name) {
 		return r.inChanging(at, set, data, key, x)
 	}
 	if key.open() {
+		if len(key.data) < keySize(set) {
+			return nil, key.why // of how wide it is no more is known than of what it is
+		}
 		if !r.couldHold(set, data, fitUnknown(set, key.unknown, len(key.data))) {
 			return nil, ""
 		}
@@ -330,6 +347,16 @@ func fitUnknown(s *nft.Set, unknown []byte, n int) []byte {
 	return fit(s, unknown)
 }
 
+// keySize is the width of a set's keys; 0 where it is not known.
+func keySize(s *nft.Set) (n int) {
+	for _, f := range s.Key {
+		if n += f.Size; len(s.Key) > 1 {
+			n += f.Width() - f.Size
+		}
+	}
+	return n
+}
+
 // couldHold tells whether an entry may be meant by a key of which some bits are not known.
 func (r *run) couldHold(s *nft.Set, key, unknown []byte) bool {
 	for i := range s.Entries {
@@ -358,17 +385,9 @@ func (r *run) tellSource(at *nftPlace, m *nft.Match, x *progress) {
 		return
 	}
 	tell := func(start, end []byte) {
-		a := addrOf(start)
-		if end == nil {
-			end = start
-		}
-		bits := a.BitLen()
-		for bits > 0 && !bytes.Equal(lastUnder(start, bits), end) {
-			bits--
-		}
-		if prefix, err := a.Prefix(bits); err == nil && bytes.Equal(prefix.Addr().AsSlice(), start) && bytes.Equal(lastUnder(start, bits), end) {
+		if prefix, ok := nft.PrefixOf(start, end); ok {
 			r.OnSource(prefix)
-		} else {
+		} else if a := addrOf(start); a.IsValid() {
 			r.OnSource(netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
@@ -395,12 +414,3 @@ func (r *run) tellSource(at *nftPlace, m *nft.Match, x *progress) {
 
 // SNATed tells whether the source is no longer the client's.
 func (x *progress) SNATed() bool { return x.state.p.SNATed }
-
-// lastUnder is the last address with the first bits of another.
-func lastUnder(a []byte, bits int) []byte {
-	b := slices.Clone(a)
-	for i := bits; i < len(b)*8; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	return b
-}

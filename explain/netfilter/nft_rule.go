@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"slices"
 	"strings"
@@ -76,6 +77,10 @@ func (r *run) nftStatement(at *nftPlace, st nft.Statement, x progress, over func
 		r.nftNAT(at, st, x, over, left)
 		return nil
 	case *nft.Reject:
+		if !answers(st.With, &x.state.p) {
+			over(x)
+			return nil
+		}
 		return leave(rejected, Reject{With: st.With}, st.With)
 	case nft.NoTrack:
 		if !x.template && !x.begun {
@@ -94,7 +99,15 @@ func (r *run) nftStatement(at *nftPlace, st nft.Statement, x progress, over func
 	case *nft.Queue:
 		return leave(stolen, Queue{}, fmt.Sprintf("handed to the program that reads queue %s, which decides", st.Num))
 	case *nft.TProxy:
-		return leave(stolen, &TProxy{}, "redirected to a local transparent proxy")
+		if st.Family != "" && st.Family != nft.Inet && st.Family != nftFamily(x.state.p.Family) {
+			over(x)
+			return nil
+		}
+		// Without a socket there the rule ends (nft_tproxy_eval_v4).
+		for _, y := range r.perhaps(at, x, over, "tproxy", "a transparent proxy listens", "no transparent proxy listens", "which sockets are transparent is not part of the question", false) {
+			*left = append(*left, at.leave(y.hop(at.step(&y, &TProxy{})), stolen, "redirected to a local transparent proxy"))
+		}
+		return nil
 	case *nft.FlowOffload:
 		x.state = x.note("later packets of the connection may bypass the rules: flowtable %s", st.Table)
 		return []progress{x}
@@ -111,6 +124,20 @@ func (r *run) nftStatement(at *nftPlace, st nft.Statement, x progress, over func
 		return lose(fmt.Sprintf("%q cannot be read: %s", st.Text, st.Why))
 	}
 	return lose(fmt.Sprintf("statement %T is not evaluated", st))
+}
+
+// answers tells whether a rejection is one for the packet: nft puts a test for the family or protocol in front, which it
+// does not print.
+func answers(with string, p *Packet) bool {
+	switch kind, _, _ := strings.Cut(with, " "); kind {
+	case "icmp":
+		return p.Family == IPv4
+	case "icmpv6":
+		return p.Family == IPv6
+	case "tcp":
+		return p.Proto == ProtoTCP
+	}
+	return true
 }
 
 // perhaps goes on with the rule under an assumption that the evidence does not decide. Turned around, it goes on where
@@ -208,10 +235,19 @@ func (r *run) nftAssign(at *nftPlace, st *nft.Assign, x progress, over func(prog
 			}
 		}
 	case *nft.Payload:
+		// nft puts a test for the header in front, which it does not print.
+		if v := payload(&x.state.p, to); v.none {
+			over(x)
+			return nil
+		}
 		switch to.Field {
 		case "saddr", "daddr", "sport", "dport":
 			return lose("the rule rewrites addresses or ports without connection tracking, which is not evaluated")
 		}
+	}
+	if e, ok := st.To.(*nft.ExtHdr); ok && e.Kind == "tcp option" && x.state.p.Proto != ProtoTCP {
+		over(x)
+		return nil
 	}
 	if set == nil {
 		return []progress{x}
@@ -305,8 +341,8 @@ func (r *run) nftNAT(at *nftPlace, st *nft.NAT, x progress, over func(progress),
 			}
 			t := t
 			t.Min, t.Max = addrOf(a.lo), addrOf(a.hi)
-			if st.NetMap && a.prefix >= 0 {
-				t.Kind, t.Prefix = NetMap, netip.PrefixFrom(t.Min, a.prefix)
+			if st.NetMap && len(a.lo) == len(a.hi) {
+				t.Kind, t.Prefix = NetMap, netip.PrefixFrom(t.Min, sameBits(a.lo, a.hi))
 			}
 			lo, hi := p.lo, p.hi
 			if a.port != nil {
@@ -333,6 +369,16 @@ func (r *run) nftBind(at *nftPlace, t *Translate, x progress, left *[]leaving) {
 	for _, s := range r.translate(at.base, t, stepped) {
 		*left = append(*left, at.leave(s, accepted, ""))
 	}
+}
+
+// sameBits counts the bits in which two addresses begin alike.
+func sameBits(a, b []byte) int {
+	for i := range a {
+		if x := a[i] ^ b[i]; x != 0 {
+			return 8*i + bits.LeadingZeros8(x)
+		}
+	}
+	return 8 * len(a)
 }
 
 func addrOf(data []byte) netip.Addr {

@@ -1,6 +1,7 @@
 package netfilter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/big"
@@ -406,17 +407,15 @@ func (r *run) meta(p *Packet, key string) value {
 		}
 		return value{data: ifName(i.Name)}
 	case "iif", "oif":
+		// The name stands for the number; see ifIndexes.
 		i := p.In
 		if key == "oif" {
 			i = p.Out
 		}
-		if i.Known && i.Name == "" {
-			return num32(0)
+		if !i.Known {
+			return unknown(ifNameSize, "the interface is not known")
 		}
-		if l := r.Kernel.Host.Link(i.Name); i.Known && l != nil && l.Index != 0 {
-			return num32(uint32(l.Index))
-		}
-		return unknown(4, "the number of the interface is not known")
+		return value{data: ifName(i.Name)}
 	case "pkttype":
 		if (&PktType{}).Test(r.Kernel, Prerouting, p).Truth == Undecided {
 			return unknown(1, "how the link layer addressed a packet to a group is not known")
@@ -436,6 +435,38 @@ func (r *run) meta(p *Packet, key string) value {
 }
 
 const ifNameSize = 16 // IFNAMSIZ
+
+// ifIndex is the number of an interface by its name, as wide as the kernel has it; ok is false where that is not known.
+func (r *run) ifIndex(name []byte) (index []byte, ok bool) {
+	s := string(bytes.TrimRight(name, "\x00"))
+	if s == "" {
+		return make([]byte, 4), true
+	}
+	l := r.Kernel.Host.Link(s)
+	if l == nil || l.Index == 0 {
+		return nil, false
+	}
+	return num32(uint32(l.Index)).data, true
+}
+
+// ifIndexes puts numbers in the place of the names of interfaces in a key, for a set that has numbers there: listings
+// print names, the kernel has numbers. ok is false where a number is not known.
+func (r *run) ifIndexes(s *nft.Set, key []byte) (out []byte, ok bool) {
+	for _, f := range s.Key {
+		n := f.Width()
+		if f.Type == nft.TypeIfindex && f.Size == 4 && len(key) >= ifNameSize {
+			index, known := r.ifIndex(key[:ifNameSize])
+			if !known {
+				return nil, false
+			}
+			out, key = append(out, index...), key[ifNameSize:]
+			continue
+		}
+		n = min(n, len(key))
+		out, key = append(out, key[:n]...), key[n:]
+	}
+	return append(out, key...), true
+}
 
 func ifName(name string) []byte {
 	b := make([]byte, ifNameSize)
@@ -566,10 +597,10 @@ func statusBits(p *Packet) value {
 	if p.DNATed {
 		bits |= ctStatusDNAT
 	}
+	// The other bits say how far the kernel has come with the connection: translations done, dying, offloaded.
+	const others = ^uint32(ctStatusExpected | ctStatusSeenReply | ctStatusAssured | ctStatusConfirmed | ctStatusSNAT | ctStatusDNAT)
 	v := num32(bits)
-	if open != 0 {
-		v.unknown, v.why = num32(open).data, "the status of a connection that is under way is not known"
-	}
+	v.unknown, v.why = num32(open|others).data, "the status of a connection that is under way is not known"
 	return v
 }
 
@@ -598,6 +629,10 @@ func (r *run) fib(p *Packet, e *nft.Fib) value {
 	}
 	if p.Family == IPv6 && a.IsMulticast() {
 		return num32(fibMulticast)
+	}
+	if p.Family == IPv6 && has("mark") && p.Mark != 0 {
+		// For IPv6 the type is that of the route, which the mark may choose (__nft_fib6_eval_type).
+		return unknown(4, "the type of an address by the mark is not evaluated")
 	}
 	is, open := (&AddrType{LimitIn: has("iif"), LimitOut: has("oif")}).kind(r.Kernel, p, a, TypeLocal)
 	if open != nil {

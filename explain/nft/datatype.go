@@ -24,6 +24,9 @@ const (
 	// TypeHex is that of bytes of the packet without a name (@th,0,16): an integer that prints in hexadecimal. nft calls
 	// it "integer".
 	TypeHex Type = "hex"
+	// TypeInvalid is what nft gives the ports of a connection where the rule does not say of which protocol they are
+	// (ct_expr_update_type), and in sets always: "ct reply proto-src { 0x50 [invalid type] }".
+	TypeInvalid Type = "invalid"
 )
 
 // notation is how a value without a word of its own is printed.
@@ -46,6 +49,7 @@ const (
 	tcHandle
 	interfaceName // an index, or its name: see TypeIfindex
 	labelBit
+	untyped // 0x50 [invalid type]
 )
 
 // datatype is one of nft's data types as nft 1.0.6 has it (src/datatype.c, `nft describe TYPE`).
@@ -75,9 +79,10 @@ type word struct {
 
 // datatypes in the order of their numbers.
 var datatypes = []datatype{
+	{name: TypeInvalid, print: untyped},
 	{name: TypeVerdict, id: 1},
 	{name: TypeNFProto, id: 2, bits: 8, perLine: 5, words: []word{{"ipv4", 2}, {"ipv6", 10}}},
-	{name: TypeBitmask, id: 3, print: hexadecimal, flags: true},
+	{name: TypeBitmask, id: 3, print: hexadecimal},
 	{name: TypeInteger, id: 4, perLine: 5},
 	{name: TypeHex, id: 4, print: hexadecimal, perLine: 5},
 	{name: TypeString, id: 5, print: text},
@@ -351,6 +356,9 @@ func appendValue(b []byte, t *datatype, data []byte, numeric bool) []byte {
 	case hex1:
 		return appendHex(b, v, 1)
 	case relativeTime:
+		if numeric {
+			return append(strconv.AppendUint(b, v/1000, 10), 's')
+		}
 		return appendDuration(b, time.Duration(min(v, uint64(longestDuration)))*time.Millisecond)
 	case date:
 		at := time.Unix(int64(v/1e9), 0).UTC()
@@ -364,6 +372,8 @@ func appendValue(b []byte, t *datatype, data []byte, numeric bool) []byte {
 			b = appendTwo(append(b, ':'), v%60)
 		}
 		return append(b, '"')
+	case untyped:
+		return append(appendHex(b, v, 0), untypedMark...)
 	case tcHandle:
 		switch v {
 		case 0:
@@ -376,6 +386,9 @@ func appendValue(b []byte, t *datatype, data []byte, numeric bool) []byte {
 	}
 	return strconv.AppendUint(b, v, 10)
 }
+
+// untypedMark stands behind a value of TypeInvalid.
+const untypedMark = " [invalid type]"
 
 // ifNameSize is IFNAMSIZ: what an interface's name takes with the zero behind it.
 const ifNameSize = 16

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,6 +81,11 @@ func (t *datatype) wordValue(s string) (uint64, bool) {
 		}
 	}
 	return 0, false
+}
+
+func (t *datatype) hasWord(s string) bool {
+	_, ok := t.wordValue(s)
+	return ok
 }
 
 // fitted is a number as wide as the field.
@@ -311,18 +317,18 @@ func joinSpans(fields []Field, spans []span) (start, end []byte) {
 	return start, end
 }
 
-// listedFields are fields with the width that values have in a listing: an interface is given by its name, see
-// TypeIfindex.
+// listedFields are the fields of a set for those of an expression, as a listing has them: an interface is given by its
+// name, see TypeIfindex, and bytes without a name print in decimal where they are the whole key.
 func listedFields(fields []Field) []Field {
-	for i, f := range fields {
-		if f.Type == TypeIfindex && f.Size != ifNameSize {
-			fields = append([]Field(nil), fields...)
-			for j := i; j < len(fields); j++ {
-				if fields[j].Type == TypeIfindex {
-					fields[j].Size = ifNameSize
-				}
+	fields = slices.Clone(fields)
+	for i := range fields {
+		switch fields[i].Type {
+		case TypeIfindex:
+			fields[i].Size = ifNameSize
+		case TypeHex:
+			if len(fields) == 1 {
+				fields[i].Type = TypeInteger
 			}
-			return fields
 		}
 	}
 	return fields

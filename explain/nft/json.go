@@ -260,12 +260,14 @@ func (j *jsonReader) readTable(v jsonValue) {
 	t.Handle = uintMember(v, "handle")
 	t.Comment = strings.Clone(v.text("comment"))
 	for _, f := range v.texts("flags") {
-		switch f {
-		case "dormant":
+		switch {
+		// nft 1.0.6 writes a single flag from memory that it has freed, with something behind it: "dormanttable"
+		// (table_flags_json).
+		case strings.HasPrefix(f, "dormant"):
 			t.Dormant = true
-		case "owner":
+		case strings.HasPrefix(f, "owner"):
 			t.Owner = true
-		case "persist":
+		case f == "persist":
 			// The table stays when its owner ends; nothing that a packet meets.
 		default:
 			j.problem(v.raw(), "the table's flag %q is not known", f)

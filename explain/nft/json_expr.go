@@ -41,6 +41,9 @@ func (j *jsonReader) constant(v jsonValue, want []Field) (Expr, error) {
 	if err != nil {
 		return nil, err
 	}
+	if v.isString() && strings.HasSuffix(v.str(), untypedMark) {
+		f.Type = TypeInvalid
+	}
 	return &Const{Type: f.Type, Data: data}, nil
 }
 
@@ -220,6 +223,11 @@ func (j *jsonReader) hash(v jsonValue) (Expr, error) {
 func (j *jsonReader) extension(v jsonValue) (Expr, error) {
 	e := &ExtHdr{Kind: j.name(v.key()), Name: j.name(v.text("name")), Field: j.name(v.text("field"))}
 	if e.Kind == "tcp option" && e.Name == "" {
+		if offset, bits := intMember(v, "offset"), intMember(v, "len"); offset == 0 && bits == 0 {
+			// The option as a whole: "reset tcp option 123".
+			e.Name, e.Exists = numberText(v, "base"), true
+			return e, nil
+		}
 		e.Name = fmt.Sprintf("@%d,%d,%d", intMember(v, "base"), intMember(v, "offset"), intMember(v, "len"))
 		if _, ok := e.field(); !ok {
 			return nil, fmt.Errorf("tcp option %s is not known", e.Name)
@@ -350,6 +358,7 @@ func (j *jsonReader) anonymousSet(v jsonValue, want []Field) (Expr, error) {
 		return nil, fmt.Errorf("nothing says what %s means", shorten(v.raw()))
 	}
 	s := &Set{Key: listedFields(want)}
+	retype(s.Key, v)
 	if err := j.anonymous(s, v); err != nil {
 		return nil, err
 	}

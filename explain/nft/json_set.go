@@ -53,6 +53,9 @@ func (j *jsonReader) readSet(v jsonValue, kind string) {
 	if !ok || elems.kind() != jsonArray {
 		return
 	}
+	if !s.IsMap {
+		retype(s.Key, elems)
+	}
 	if unknownWidth(s.Key) || unknownWidth(s.Data) {
 		s.Incomplete = true
 		j.pending = append(j.pending, pendingSet{t, s, strings.Clone(elems.raw()), j.line})
@@ -307,11 +310,44 @@ func jsonSpan(f Field, v jsonValue) (span, error) {
 	return span{lo: value}, err
 }
 
+// retype gives fields the types that only the elements show: an untyped value, and a date, which nft calls "time" as it
+// does a duration.
+func retype(fields []Field, list jsonValue) {
+	if list.kind() != jsonArray || list.size() == 0 {
+		return
+	}
+	v := list.first()
+	if el, ok := v.member("elem"); ok {
+		if val, ok := el.member("val"); ok {
+			v = val
+		}
+	}
+	i := 0
+	look := func(v jsonValue) {
+		if i < len(fields) && v.isString() {
+			switch f := &fields[i]; {
+			case strings.HasSuffix(v.str(), untypedMark):
+				f.Type = TypeInvalid
+			case f.Type == TypeTime:
+				*f = fieldOf(TypeDate)
+			}
+		}
+		i++
+	}
+	if parts, ok := v.member("concat"); ok {
+		for c := range parts.children {
+			look(c)
+		}
+		return
+	}
+	look(v)
+}
+
 // jsonConstant reads one value of a field: a number, a word, a truth value, or flags of which several are set.
 func jsonConstant(f Field, v jsonValue) ([]byte, error) {
 	switch v.kind() {
 	case jsonString:
-		return parseValue(f, v.str())
+		return parseValue(f, strings.TrimSuffix(v.str(), untypedMark))
 	case jsonTrue, jsonFalse:
 		if f.Size == 0 {
 			f.Size = 1

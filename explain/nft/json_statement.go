@@ -153,7 +153,7 @@ func (j *jsonReader) match(v jsonValue) (Statement, error) {
 	if !ok || !ok2 {
 		return nil, fmt.Errorf("a match has two sides")
 	}
-	l, err := j.expr(left, nil)
+	l, err := j.leftSide(left, right)
 	if err != nil {
 		return nil, err
 	}
@@ -179,6 +179,23 @@ func (j *jsonReader) match(v jsonValue) (Statement, error) {
 	return normalMatch(m), nil
 }
 
+// leftSide reads the left side of a comparison. An address of a connection without a family (nft 1.0.6 in tables of inet)
+// is of the family of what it is compared with.
+func (j *jsonReader) leftSide(left, right jsonValue) (Expr, error) {
+	ct, ok := left.member("ct")
+	if !ok || has(ct, "family") {
+		return j.expr(left, nil)
+	}
+	family := j.table.Family
+	if text, ok := firstString(right); ok && family != IP && family != IP6 {
+		family = IP
+		if strings.Contains(text, ":") {
+			family = IP6
+		}
+	}
+	return ctExpr(j.name(ct.text("dir")), "", j.name(ct.text("key")), family)
+}
+
 // isFlags tells whether an expression is a constant of bits that have a meaning each.
 func isFlags(e Expr) bool {
 	c, ok := e.(*Const)
@@ -192,6 +209,9 @@ func askPresence(e Expr) Expr {
 		e.Exists = true
 	case *ExtHdr:
 		e.Exists = true
+		if kind, ok := strings.CutPrefix(e.Name, "@"); ok {
+			e.Name, _, _ = strings.Cut(kind, ",")
+		}
 	}
 	return e
 }

@@ -3,6 +3,7 @@ package nft
 import (
 	"bytes"
 	"cmp"
+	"net/netip"
 	"slices"
 	"sync"
 )
@@ -80,4 +81,29 @@ func (s *Set) buildIndex() {
 	slices.SortStableFunc(x.ranges, func(a, b int) int {
 		return cmp.Or(bytes.Compare(s.Entries[a].Start, s.Entries[b].Start), cmp.Compare(a, b))
 	})
+}
+
+// PrefixOf is the prefix that consists of the addresses from start to end; a nil end is the single address. ok is false
+// for what is no prefix.
+func PrefixOf(start, end []byte) (p netip.Prefix, ok bool) {
+	first, ok := netip.AddrFromSlice(start)
+	if !ok {
+		return netip.Prefix{}, false
+	}
+	if end == nil {
+		return netip.PrefixFrom(first, first.BitLen()), true
+	}
+	if len(end) != len(start) {
+		return netip.Prefix{}, false
+	}
+	bits := 0
+	for bits < first.BitLen() && start[bits/8]>>(7-bits%8)&1 == end[bits/8]>>(7-bits%8)&1 {
+		bits++
+	}
+	for i := bits; i < first.BitLen(); i++ {
+		if start[i/8]>>(7-i%8)&1 != 0 || end[i/8]>>(7-i%8)&1 != 1 {
+			return netip.Prefix{}, false
+		}
+	}
+	return netip.PrefixFrom(first, bits), true
 }

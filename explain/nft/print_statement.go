@@ -175,8 +175,15 @@ func (p *printer) match(m *Match) {
 		return
 	}
 	_, calculated := m.Left.(*Binary)
-	if isConst && typeOf(right.Type).flags && popcountAtMostOne(right.Data) {
-		calculated = true
+	if isConst && typeOf(right.Type).flags {
+		if _, field := m.Left.(*Payload); field && !popcountAtMostOne(right.Data) {
+			// Of a field of the packet nft does not take the flags apart (payload_match_postprocess).
+			v, _ := number(right.Data)
+			p.str(" ", m.Op, " ")
+			p.b = appendHex(p.b, v, 0)
+			return
+		}
+		calculated = calculated || popcountAtMostOne(right.Data)
 	}
 	if m.Op == "==" && !calculated {
 		p.str(" ")

@@ -115,8 +115,7 @@ func (r *textReader) operand(want []Field) (Expr, error) {
 	}
 	if len(want) == 1 {
 		// "tcp" may be the protocol or begin "tcp dport": as a value of a type that has the word it is the value.
-		if _, err := parseValue(want[0], r.tok.text); r.tok.kind == tokenString || !r.beginsExpression() ||
-			err == nil && typeOf(want[0].Type).print != text {
+		if r.tok.kind == tokenString || !r.beginsExpression() || typeOf(want[0].Type).hasWord(r.tok.text) {
 			return r.constant(want[0])
 		}
 	}
@@ -514,10 +513,23 @@ func (r *textReader) constant(f Field) (Expr, error) {
 		return spanExpr(f, s), nil
 	}
 	e, err := wordConstant(f, r.tok.text)
-	if err == nil {
-		r.advance()
+	if err != nil {
+		return nil, err
 	}
-	return e, err
+	r.advance()
+	if c, ok := e.(*Const); ok && r.untyped() {
+		c.Type = TypeInvalid
+	}
+	return e, nil
+}
+
+// untyped goes over "[invalid type]" behind a value.
+func (r *textReader) untyped() bool {
+	if !r.is("[invalid") {
+		return false
+	}
+	r.advance()
+	return r.accept("type]")
 }
 
 // spanExpr is a part of a key as an expression.

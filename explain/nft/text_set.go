@@ -311,6 +311,9 @@ func (r *textReader) key(fields []Field) (start, end []byte, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		if r.untyped() {
+			fields[i].Type = TypeInvalid
+		}
 		spans = append(spans, s)
 	}
 	start, end = joinSpans(fields, spans)

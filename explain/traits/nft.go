@@ -28,8 +28,12 @@ func kubeProxyTables(rulesets []*nft.Ruleset, f func(rs *nft.Ruleset, t *nft.Tab
 // starts in another mode (1.30+).
 func nftSigns(rulesets []*nft.Ruleset) []modeSign {
 	var out []modeSign
-	kubeProxyTables(rulesets, func(rs *nft.Ruleset, t *nft.Table, _ int) {
-		out = append(out, modeSign{mode: modeNFTables, strong: true, Fact: Fact{
+	kubeProxyTables(rulesets, func(rs *nft.Ruleset, t *nft.Table, family int) {
+		at := 0 // of signs of one rank the last one counts: that of IPv4
+		if family == 4 {
+			at = len(out)
+		}
+		out = slices.Insert(out, at, modeSign{mode: modeNFTables, strong: true, Fact: Fact{
 			Name: "mode", Value: modeNFTables, File: rs.File, Line: max(t.Line, 1), Text: "table " + t.String(),
 		}})
 	})
@@ -43,6 +47,7 @@ func (l *ledger) readNFT(rulesets []*nft.Ruleset, nodes []Node) {
 			return Fact{Name: name, Value: value, File: rs.File, Line: r.Line, Text: r.Text}
 		}
 		l.readNFTNodePorts(rs, t, family)
+		l.readNFTServiceRange(rs, t)
 		detected := false
 		for _, c := range t.Chains {
 			for _, r := range c.Rules {
@@ -229,4 +234,32 @@ func nftFeatures(rulesets []*nft.Ruleset) map[string]seen {
 		}
 	})
 	return out
+}
+
+// readNFTServiceRange reads the ranges of cluster IPs: packets to addresses in them that no Service has are dropped
+// (since 1.31, where ServiceCIDR objects are in use).
+func (l *ledger) readNFTServiceRange(rs *nft.Ruleset, t *nft.Table) {
+	c := t.Chain("cluster-ips-check")
+	if c == nil {
+		return
+	}
+	for _, r := range c.Rules {
+		m, ok := matchOf(r, 0)
+		if !ok || !isAddr(m.Left, "daddr") || m.Op != "==" {
+			continue
+		}
+		var ranges []string
+		if set, ok := m.Right.(nft.SetLit); ok {
+			for i := range set.Entries {
+				if p, ok := nft.PrefixOf(set.Entries[i].Start, set.Entries[i].End); ok {
+					ranges = append(ranges, p.String())
+				}
+			}
+		} else if p, ok := prefixOf(m.Right); ok {
+			ranges = append(ranges, p.String())
+		}
+		if len(ranges) > 0 {
+			l.claimRanges("serviceCIDR", strings.Join(ranges, ","), ruled, Fact{File: rs.File, Line: max(r.Line, 1), Text: r.Text})
+		}
+	}
 }

@@ -235,7 +235,7 @@ func (g *nftGenerator) rule(r *rand.Rand, t *nftTable, c *nftChain) nftRule {
 			out.effects = append(out.effects, test)
 		}
 		if len(out.effects) == 0 {
-			out.tells = e.tells && !strings.Contains(text, "map") && !strings.Contains(text, "ct mark")
+			out.tells = s.tells(e, text)
 		}
 		out.effects = append(out.effects, text)
 		if e.ends {
@@ -255,6 +255,13 @@ func (g *nftGenerator) rule(r *rand.Rand, t *nftTable, c *nftChain) nftRule {
 	}
 	out.kinds, out.open = s.kinds, s.open
 	return out
+}
+
+// tells tells whether a walk must name a rule with this effect whenever its tests hold: what looks something up may find
+// nothing, and in tables of both families an effect may be one for packets of the other.
+func (s *nftSlot) tells(e *nftEffect, text string) bool {
+	family := strings.HasPrefix(text, "dnat") || strings.HasPrefix(text, "snat") || strings.HasPrefix(text, "reject with icmp")
+	return e.tells && !strings.Contains(text, "map") && !strings.Contains(text, "ct mark") && !(family && s.table.family == nft.Inet)
 }
 
 // test draws a test, empty where none was found.
@@ -391,7 +398,7 @@ func (g *nftGenerator) dynamic(r *rand.Rand, families []nft.Family) *nftRules {
 							rule.tests = append(rule.tests, test)
 						}
 						rule.effects = []string{text}
-						rule.tells = e.tells && !strings.Contains(text, "map") && !strings.Contains(text, "ct mark")
+						rule.tells = s.tells(e, text)
 					}
 				}
 				rule.kinds, rule.open = s.kinds, s.open

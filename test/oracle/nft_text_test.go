@@ -279,6 +279,7 @@ func (n *nftRules) simplify(yield func(*nftRules) bool) {
 						s.tests = slices.Delete(slices.Clone(r.tests), x, x+1)
 					} else {
 						s.effects = slices.Delete(slices.Clone(r.effects), x-len(r.tests), x-len(r.tests)+1)
+						s.tells = s.tells && x > len(r.tests)
 					}
 					if len(r.tests)+len(r.effects) > 1 && !yield(out) {
 						return

@@ -155,7 +155,7 @@ func (t *nftTrial) chancy(p point, s shot) bool {
 	}
 	text := r.String()
 	// What stands where other protocols have their ports is not known to a walk.
-	return r.open || strings.Contains(text, "numgen") || strings.Contains(text, "hash") || !hasPorts(s.proto) && (strings.Contains(text, "th dport") || strings.Contains(text, "th sport") || strings.Contains(text, "@th"))
+	return r.open || strings.Contains(text, "numgen") || strings.Contains(text, "hash") || strings.Contains(text, "@nh") || !hasPorts(s.proto) && (strings.Contains(text, "th dport") || strings.Contains(text, "th sport") || strings.Contains(text, "@th"))
 }
 
 // wrongPath compares the rules that the walk names with those whose tests the packet passed, both ways.
