@@ -157,7 +157,7 @@ func noNode(s *snapshot.Snapshot) string {
 	root := true
 	for _, e := range s.Evidence {
 		switch e.Format {
-		case snapshot.IPTablesSave, snapshot.NFTJSON, snapshot.IPVSSave:
+		case snapshot.IPTablesSave, snapshot.NFTNetlink, snapshot.NFTJSON, snapshot.IPVSSave:
 			if e.Status == snapshot.Denied {
 				root = false
 			} else if !e.Status.Answers() || strings.Contains(string(e.Data), "KUBE-") || strings.Contains(string(e.Data), "kube-proxy") {

@@ -15,6 +15,7 @@ var nftParsers = []struct {
 	format snapshot.Format
 	parse  func(data []byte, file string) (*nft.Ruleset, error)
 }{
+	{snapshot.NFTNetlink, nft.ParseNetlink},
 	{snapshot.NFTText, func(data []byte, file string) (*nft.Ruleset, error) { return nft.ParseText(string(data), file) }},
 	{snapshot.NFTJSON, nft.ParseJSON},
 }

@@ -135,7 +135,7 @@ func (m *AddrType) kind(k *Kernel, p *Packet, a netip.Addr, types AddrTypes) (is
 		return 0, &fact
 	}
 	is, _ = addrType(strings.ToUpper(kind))
-	if is != TypeLocal || !m.LimitIn && !m.LimitOut {
+	if is != TypeLocal && is != TypeBroadcast || a == broadcast || !m.LimitIn && !m.LimitOut {
 		return is, nil
 	}
 	on := p.In
@@ -147,9 +147,14 @@ func (m *AddrType) kind(k *Kernel, p *Packet, a netip.Addr, types AddrTypes) (is
 		fact.Key += " on the interface"
 		return 0, &fact
 	}
+	// Any entry of the local table counts only if its device is the one given (inet_dev_addr_type).
 	for _, have := range k.Host.Addrs {
-		if have.Link == on.Name && have.Prefix.Addr() == a {
+		switch {
+		case have.Link != on.Name:
+		case is == TypeLocal && have.Prefix.Addr() == a:
 			return TypeLocal, nil
+		case is == TypeBroadcast && have.Prefix.Contains(a) && (lastOf(have.Prefix.Masked()) == a || have.Prefix.Masked().Addr() == a):
+			return TypeBroadcast, nil
 		}
 	}
 	return TypeUnicast, nil

@@ -76,7 +76,20 @@ func KeptByIPTables(t *nft.Table) bool {
 // nftBaseChain runs one base chain and applies its policy to the states that reach its end.
 func (r *run) nftBaseChain(b base, in []state) []leaving {
 	c := b.nft.chain
-	left := r.nftRules(b, c, in, nil)
+	var left []leaving
+	if t := b.nft.table; t.Unclear {
+		in = each(in, func(s state) []state {
+			dormant, awake := s.fork(Fact{
+				Key: "dormant " + t.String(), Yes: "table " + t.String() + " is dormant", No: "table " + t.String() + " is not dormant",
+				Because: "the flags of the table could not be read",
+			})
+			for _, s := range dormant {
+				left = append(left, leaving{state: s, how: accepted})
+			}
+			return awake
+		})
+	}
+	left = append(left, r.nftRules(b, c, in, nil)...)
 	for i := range left {
 		if left[i].how != fell {
 			continue

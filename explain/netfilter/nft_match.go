@@ -318,7 +318,11 @@ func (r *run) inChanging(at *nftPlace, set *nft.Set, data []byte, key value, x *
 		if u.Removed {
 			return nil, ""
 		}
-		return &nft.Entry{Start: data}, ""
+		// What an entry that is there already leads to, adding it again does not change (nft_dynset_eval).
+		if e := set.Find(data); e != nil && !r.Kernel.NewClient {
+			return e, ""
+		}
+		return &nft.Entry{Start: data, Data: []byte(u.Data)}, ""
 	}
 	if r.Kernel.NewClient {
 		return nil, ""

@@ -293,6 +293,9 @@ func (r *run) nftUpdate(at *nftPlace, st *nft.SetUpdate, x progress, over func(p
 		} else {
 			p := &x.state.p
 			u := RecentUpdate{List: setMember(at.nft.table, st.Set, v.data), Removed: st.Op == "delete"}
+			if c, ok := st.Data.(*nft.Const); ok {
+				u.Data = string(c.Data)
+			}
 			p.Recent = append(p.Recent[:len(p.Recent):len(p.Recent)], u)
 			x.acted = true
 		}

@@ -69,7 +69,7 @@ func (r *run) nftEval(at *nftPlace, e nft.Expr, x progress) []evaluated {
 	case *nft.Payload:
 		return one(payload(&x.state.p, e))
 	case *nft.Meta:
-		return one(r.meta(&x.state.p, e.Key))
+		return one(r.meta(at.hook, &x.state.p, e.Key))
 	case *nft.CT:
 		return one(connection(&x.state.p, e))
 	case *nft.Fib:
@@ -381,7 +381,7 @@ const (
 )
 
 // meta is what the kernel knows of a packet besides its bytes.
-func (r *run) meta(p *Packet, key string) value {
+func (r *run) meta(h Hook, p *Packet, key string) value {
 	switch key {
 	case "mark":
 		return num32(p.Mark)
@@ -398,7 +398,7 @@ func (r *run) meta(p *Packet, key string) value {
 		}
 		return num16(etherTypeIPv4)
 	case "iifname", "oifname":
-		i := p.In
+		i := r.incoming(h, p)
 		if key == "oifname" {
 			i = p.Out
 		}
@@ -408,7 +408,7 @@ func (r *run) meta(p *Packet, key string) value {
 		return value{data: ifName(i.Name)}
 	case "iif", "oif":
 		// The name stands for the number; see ifIndexes.
-		i := p.In
+		i := r.incoming(h, p)
 		if key == "oif" {
 			i = p.Out
 		}
@@ -432,6 +432,16 @@ func (r *run) meta(p *Packet, key string) value {
 		return unknown(ifNameSize, "meta "+key+" is not evaluated")
 	}
 	return unknown(4, "meta "+key+" is not evaluated")
+}
+
+// incoming is the interface that a packet came in on, as a hook knows it. One whose new destination is behind the
+// bridge that it came from stays on that, and br_nf_post_routing does not say where it came in. (Routed packets have an
+// incoming interface in POSTROUTING since Linux 5.7.)
+func (r *run) incoming(h Hook, p *Packet) Iface {
+	if h == Postrouting && p.DNATed && p.In == p.Out && r.isBridge(p.In) {
+		return NoIface
+	}
+	return p.In
 }
 
 const ifNameSize = 16 // IFNAMSIZ

@@ -89,11 +89,14 @@ type Assumption struct {
 	Answer bool
 }
 
-// RecentUpdate is an address added to (or refreshed in) a list of -m recent, or removed from it.
+// RecentUpdate is an address added to (or refreshed in) a list of -m recent, or removed from it; or an entry of a set or
+// map of nftables, whose List then holds the key and which has no Addr.
 type RecentUpdate struct {
 	List    string
 	Addr    netip.Addr
 	Removed bool
+	// Data is what a map of nftables got with the entry.
+	Data string
 }
 
 // HopKind tells steps apart.

@@ -24,6 +24,9 @@ const (
 	// TypeHex is that of bytes of the packet without a name (@th,0,16): an integer that prints in hexadecimal. nft calls
 	// it "integer".
 	TypeHex Type = "hex"
+	// TypeMPTCP is that of the subtype of an option of multipath TCP. nft before 1.1 calls it "integer" and prints the
+	// number.
+	TypeMPTCP Type = "mptcpopt_subtype"
 	// TypeInvalid is what nft gives the ports of a connection where the rule does not say of which protocol they are
 	// (ct_expr_update_type), and in sets always: "ct reply proto-src { 0x50 [invalid type] }".
 	TypeInvalid Type = "invalid"
@@ -68,7 +71,9 @@ type datatype struct {
 	perLine int
 	// quoted is set where words are printed in quotes.
 	quoted bool
-	words  []word
+	// unprinted words are only read.
+	unprinted bool
+	words     []word
 }
 
 // word is a name for a value. Where several have one value the first is printed.
@@ -85,6 +90,10 @@ var datatypes = []datatype{
 	{name: TypeBitmask, id: 3, print: hexadecimal},
 	{name: TypeInteger, id: 4, perLine: 5},
 	{name: TypeHex, id: 4, print: hexadecimal, perLine: 5},
+	{name: TypeMPTCP, id: 4, bits: 4, perLine: 5, unprinted: true, words: []word{
+		{"mp-capable", 0}, {"mp-join", 1}, {"dss", 2}, {"add-addr", 3}, {"remove-addr", 4}, {"mp-prio", 5}, {"mp-fail", 6},
+		{"mp-fastclose", 7}, {"mp-tcprst", 8},
+	}},
 	{name: TypeString, id: 5, print: text},
 	{name: TypeLLAddr, id: 6, print: linkAddr},
 	{name: TypeIPv4, id: 7, bits: 32, print: addr4, prefixes: true, perLine: 2},
@@ -237,7 +246,7 @@ func TypesOf(id uint32) (types []Type, ok bool) {
 		}
 		found := false
 		for i := range datatypes {
-			if datatypes[i].id == part && datatypes[i].name != TypeHex {
+			if datatypes[i].id == part && datatypes[i].name != TypeHex && datatypes[i].name != TypeMPTCP {
 				types, found = append(types, datatypes[i].name), true
 			}
 		}
@@ -259,7 +268,7 @@ func (t Type) declared() string {
 	switch t {
 	case TypeDate:
 		return string(TypeTime)
-	case TypeHex:
+	case TypeHex, TypeMPTCP:
 		return string(TypeInteger)
 	}
 	return string(t)
@@ -299,7 +308,7 @@ func (t Type) Text(data []byte) string { return string(appendValue(nil, typeOf(t
 
 // appendValue appends a value as nft prints it. Numeric is how it prints the ends of a range: without words.
 func appendValue(b []byte, t *datatype, data []byte, numeric bool) []byte {
-	if len(t.words) > 0 && !numeric {
+	if len(t.words) > 0 && !numeric && !t.unprinted {
 		if v, ok := number(data); ok {
 			for _, w := range t.words {
 				if w.value == v {

@@ -108,6 +108,29 @@ var headers = []header{
 	}},
 }
 
+// tunnels are headers that carry packets, nft 1.0.8 and later: "vxlan vni", and fields of what is in them, "vxlan ip saddr".
+// They stand in no fixed place of the packet.
+var tunnels = []header{
+	{"vxlan", 0, []headerField{{"flags", TypeBitmask, 0, 8}, {"vni", TypeInteger, 32, 24}}},
+	{"geneve", 0, []headerField{{"type", TypeEtherType, 16, 16}, {"vni", TypeInteger, 32, 24}}},
+	{"gretap", 0, nil},
+	{"gre", 0, nil},
+}
+
+// tunnelled is a field in or of a tunnel; header is empty for its own.
+func tunnelled(tunnel, protocol, field string) (Expr, bool) {
+	h := headerOf(tunnels, tunnel)
+	if h == nil {
+		return nil, false
+	}
+	if protocol == "" {
+		f, ok := fieldNamed(h.fields, field)
+		return &Other{Text: tunnel + " " + field, Field: f}, ok
+	}
+	_, f, ok := PayloadField(protocol, field)
+	return &Other{Text: tunnel + " " + protocol + " " + field, Field: f}, ok
+}
+
 // extensionHeaders are those of IPv6 ("exthdr").
 var extensionHeaders = []header{
 	{"hbh", 0, []headerField{{"nexthdr", TypeProto, 0, 8}, {"hdrlength", TypeInteger, 8, 8}}},
@@ -157,7 +180,7 @@ var tcpOptions = []header{
 	}},
 	{"md5sig", 0, []headerField{{"kind", TypeInteger, 0, 8}, {"length", TypeInteger, 8, 8}}},
 	{"mptcp", 0, []headerField{
-		{"kind", TypeInteger, 0, 8}, {"length", TypeInteger, 8, 8}, {"subtype", TypeInteger, 16, 4},
+		{"kind", TypeInteger, 0, 8}, {"length", TypeInteger, 8, 8}, {"subtype", TypeMPTCP, 16, 4},
 	}},
 	{"fastopen", 0, []headerField{{"kind", TypeInteger, 0, 8}, {"length", TypeInteger, 8, 8}}},
 }

@@ -270,6 +270,7 @@ func (j *jsonReader) readTable(v jsonValue) {
 		case f == "persist":
 			// The table stays when its owner ends; nothing that a packet meets.
 		default:
+			t.Unclear = true
 			j.problem(v.raw(), "the table's flag %q is not known", f)
 		}
 	}

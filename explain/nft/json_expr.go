@@ -135,8 +135,18 @@ func (j *jsonReader) payload(v jsonValue) (Expr, error) {
 		return p, nil
 	}
 	protocol, field := v.text("protocol"), v.text("field")
+	tunnel := v.text("tunnel")
+	if tunnel == "" && headerOf(headers, protocol) == nil {
+		tunnel, protocol = protocol, ""
+	}
+	if tunnel != "" {
+		if e, ok := tunnelled(tunnel, protocol, field); ok {
+			return e, nil
+		}
+		return nil, fmt.Errorf("the field %q of %q in %q is not known", field, protocol, tunnel)
+	}
 	p, _, ok := PayloadField(protocol, field)
-	if !ok || has(v, "tunnel") {
+	if !ok {
 		return nil, fmt.Errorf("the field %q of %q is not known", field, protocol)
 	}
 	p.Protocol, p.Field = j.name(protocol), j.name(field)
@@ -451,15 +461,11 @@ func (j *jsonReader) binary(v jsonValue, want []Field) (Expr, error) {
 		return nil, err
 	}
 	op := j.name(v.key())
-	// nft before 1.0.? has two sides; later ones may write several of the same operator in one list.
+	// nft 1.1 writes several of the same operator in one list.
 	at := v.first()
 	for range v.size() - 1 {
 		at = jsonValue{v.s, at.node().next}
-		fields := j.table.ExpressionFields(left)
-		if op == "<<" || op == ">>" {
-			fields = []Field{{Type: TypeInteger, Size: 4}}
-		}
-		right, err := j.expr(at, fields)
+		right, err := j.expr(at, operandFields(j.table, op, left, want))
 		if err != nil {
 			return nil, err
 		}

@@ -184,7 +184,16 @@ func (j *jsonReader) match(v jsonValue) (Statement, error) {
 func (j *jsonReader) leftSide(left, right jsonValue) (Expr, error) {
 	ct, ok := left.member("ct")
 	if !ok || has(ct, "family") {
-		return j.expr(left, nil)
+		var key []Field
+		if name, ok := strings.CutPrefix(right.node().str, "@"); ok && right.isString() {
+			if s := j.table.Set(name); s != nil {
+				key = s.Key
+			}
+		}
+		if !has(left, "concat") {
+			key = nil
+		}
+		return j.expr(left, key)
 	}
 	family := j.table.Family
 	if text, ok := firstString(right); ok && family != IP && family != IP6 {

@@ -88,6 +88,10 @@ func (p *printer) statement(s Statement) {
 	case *TProxy:
 		p.tproxy(s)
 	case *Passing:
+		if s.Name == "last" && p.stateless {
+			p.str("last")
+			return
+		}
 		p.str(s.Text)
 	case *FlowOffload:
 		p.str("flow add @", s.Table)

@@ -44,10 +44,12 @@ type Table struct {
 	Name   string
 	// Dormant tables are there and do nothing. Owner is set while a program keeps the table for itself.
 	Dormant, Owner bool
-	Comment        string
-	Handle         uint64
-	Line           int
-	Chains         []*Chain
+	// Unclear is set where the table has flags that could not be read: it may be dormant.
+	Unclear bool
+	Comment string
+	Handle  uint64
+	Line    int
+	Chains  []*Chain
 	// Sets are the named sets and maps; anonymous ones stand in the rules that use them.
 	Sets []*Set
 	// Objects are named counters, quotas, limits, helpers and the like.

@@ -73,16 +73,25 @@ func (r *textReader) calculation(want []Field, level int) (Expr, error) {
 			}
 		}
 		r.advance()
-		fields := r.table.ExpressionFields(left)
-		if level == precedence("<<") {
-			fields = []Field{{Type: TypeInteger, Size: 4}}
-		}
+		fields := operandFields(r.table, r.name(op), left, want)
 		right, err := r.calculation(fields, level-1)
 		if err != nil {
 			return nil, err
 		}
 		left = combine(r.name(op), left, right)
 	}
+}
+
+// operandFields are the fields of what stands on the right of an operator: a number of bits to shift by, else as much as
+// what the whole is for, because the kernel calculates as wide as that, else as what stands on the left.
+func operandFields(t *Table, op string, left Expr, want []Field) []Field {
+	switch {
+	case op == "<<" || op == ">>":
+		return []Field{{Type: TypeInteger, Size: 4}}
+	case len(want) == 1:
+		return want
+	}
+	return t.ExpressionFields(left)
 }
 
 // combine is a calculation; flags with "|" between them are one value.
@@ -114,8 +123,18 @@ func (r *textReader) operand(want []Field) (Expr, error) {
 		return e, nil
 	}
 	if len(want) == 1 {
-		// "tcp" may be the protocol or begin "tcp dport": as a value of a type that has the word it is the value.
-		if r.tok.kind == tokenString || !r.beginsExpression() || typeOf(want[0].Type).hasWord(r.tok.text) {
+		if r.tok.kind == tokenString || !r.beginsExpression() {
+			return r.constant(want[0])
+		}
+		// "tcp" may be the protocol, or begin "tcp dport".
+		if typeOf(want[0].Type).hasWord(r.tok.text) {
+			before := r.tokens
+			if headerOf(headers, r.tok.text) != nil {
+				if e, err := r.primary(); err == nil {
+					return e, nil
+				}
+				r.tokens = before
+			}
 			return r.constant(want[0])
 		}
 	}
@@ -139,7 +158,7 @@ func (r *textReader) beginsExpression() bool {
 			return false
 		}
 		return headerOf(headers, word) != nil || headerOf(extensionHeaders, word) != nil ||
-			unqualifiedMeta(word) != ""
+			headerOf(tunnels, word) != nil || unqualifiedMeta(word) != ""
 	}
 }
 
@@ -216,6 +235,9 @@ func (r *textReader) primary() (Expr, error) {
 		return osfExpr(ttl, r.wordName())
 	case "ipsec":
 		return r.ipsec()
+	}
+	if headerOf(tunnels, word) != nil && (word != "gre" || headerOf(headers, r.tok.text) != nil) {
+		return r.tunnelField(word)
 	}
 	if strings.HasPrefix(word, "@") {
 		return r.rawPayload(word)
@@ -366,6 +388,20 @@ func (r *textReader) headerField(protocol string) (Expr, error) {
 	p.Protocol, p.Field = r.name(protocol), r.name(field)
 	r.advance()
 	return &p, nil
+}
+
+// tunnelField reads a field of a tunnel, or of a header in it.
+func (r *textReader) tunnelField(tunnel string) (Expr, error) {
+	protocol := ""
+	if headerOf(headers, r.tok.text) != nil && r.tok.kind == tokenWord {
+		protocol = r.wordName()
+	}
+	e, ok := tunnelled(tunnel, protocol, r.tok.text)
+	if !ok {
+		return nil, r.unknown("a field of " + tunnel + " that is known")
+	}
+	r.advance()
+	return e, nil
 }
 
 // option reads an option of TCP or IP, or a chunk of SCTP, and a field of it. Without a field its presence is meant.

@@ -251,7 +251,16 @@ func (r *textReader) inlineChain(v *Verdict) (*Verdict, error) {
 
 // expressionStatement reads what begins with an expression: a match, an assignment, a verdict map.
 func (r *textReader) expressionStatement() (Statement, error) {
+	before := r.tokens
 	left, err := r.concat(nil)
+	if key := r.keyLookedUp(); err != nil && key != nil {
+		// A constant among what is looked up is of the type that the set has there.
+		failed := r.tokens
+		r.tokens = before
+		if left, err = r.concat(key); err != nil {
+			r.tokens = failed
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -271,6 +280,18 @@ func (r *textReader) expressionStatement() (Statement, error) {
 		return &VerdictMap{Key: left, Map: m}, nil
 	}
 	return r.match(left)
+}
+
+// keyLookedUp are the fields of the key of the next set that the line names.
+func (r *textReader) keyLookedUp() []Field {
+	for look := r.tokens; look.tok.kind != tokenEnd && look.tok.kind != tokenLine; look.advance() {
+		if name, ok := strings.CutPrefix(look.tok.text, "@"); ok && look.tok.kind == tokenWord {
+			if s := r.table.Set(name); s != nil {
+				return s.Key
+			}
+		}
+	}
+	return nil
 }
 
 func (r *textReader) match(left Expr) (Statement, error) {

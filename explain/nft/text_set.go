@@ -138,6 +138,12 @@ func (r *textReader) setData(s *Set, read func() error) error {
 		s.ObjectType = r.wordName()
 		return nil
 	}
+	if r.accept("queue") {
+		// Numbers of queues, nft 1.1.
+		s.Data = []Field{{Type: TypeInteger, Size: 2}}
+		s.TypeofData = &Other{Text: "queue", Field: s.Data[0]}
+		return nil
+	}
 	s.DataInterval = r.accept("interval")
 	return read()
 }

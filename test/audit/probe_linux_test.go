@@ -162,7 +162,7 @@ func (s *stage) dialSticky(ctx context.Context, c *cell, n int, wait time.Durati
 		if !answered && i >= max(2, n/4) {
 			break // these are made one after the other: nobody waits for more of the same
 		}
-		if err := s.forget(); err != nil {
+		if err := s.forget(ctx); err != nil {
 			return nil, err
 		}
 		var first string
@@ -185,7 +185,14 @@ func (s *stage) dialSticky(ctx context.Context, c *cell, n int, wait time.Durati
 }
 
 // forget empties the lists of clients that session affinity goes by.
-func (s *stage) forget() error {
+func (s *stage) forget(ctx context.Context) error {
+	if len(s.affinities) > 0 {
+		script := "flush set " + strings.Join(s.affinities, "\nflush set ") + "\n"
+		// A table that a change took away holds nobody.
+		if _, err := s.n1.Netns().Run(ctx, script, "nft", "-f", "-"); err != nil && !strings.Contains(err.Error(), "No such file or directory") {
+			return err
+		}
+	}
 	return s.n1.Netns().Do(func() error {
 		lists, err := filepath.Glob("/proc/thread-self/net/xt_recent/KUBE-SEP-*")
 		for _, list := range lists {

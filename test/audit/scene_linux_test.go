@@ -22,6 +22,8 @@ type stage struct {
 	n1, n2, n3 *lab.Node
 	pods       map[string]*lab.Pod
 	acts       []*act
+	// affinities are the sets of nftables that remember clients, as "FAMILY TABLE SET".
+	affinities []string
 }
 
 // An act is one Service with its slices.
