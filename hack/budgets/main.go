@@ -28,10 +28,11 @@ func main() {
 	services := flag.Int("services", 10000, "number of Services")
 	endpoints := flag.Int("endpoints", 5, "endpoints of each")
 	rounds := flag.Int("rounds", 5, "rounds of which the median counts")
+	mode := flag.String("mode", "iptables", "with -audit: the mode of kube-proxy, iptables or nftables")
 	alone := flag.Int("audit", 0, "only audit a cluster of that many Services, and print the CPU times of audit and decoding")
 	flag.Parse()
 	if *alone > 0 {
-		if err := auditAlone(*alone, *endpoints); err != nil {
+		if err := auditAlone(*mode, *alone, *endpoints); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -67,7 +68,7 @@ func run(services, endpoints, rounds int) error {
 	namespace, name := scale.Service(services / 2)
 	options := explain.TraceOptions{Namespace: namespace, Service: name}
 
-	var unit, parse, trace, cold, coldBig, audit, decode, auditBig, decodeBig figures
+	var unit, parse, trace, cold, coldBig, audit, decode, auditBig, decodeBig, native, nativeDecode figures
 	for range rounds {
 		d, err := awk(file)
 		if err != nil {
@@ -83,10 +84,14 @@ func run(services, endpoints, rounds int) error {
 			return err
 		}
 		for _, a := range []struct {
+			mode          string
 			services      int
 			audit, decode *figures
-		}{{services, &audit, &decode}, {5 * services, &auditBig, &decodeBig}} {
-			whole, objects, err := auditInChild(a.services, endpoints)
+		}{
+			{"iptables", services, &audit, &decode}, {"iptables", 5 * services, &auditBig, &decodeBig},
+			{"nftables", services, &native, &nativeDecode},
+		} {
+			whole, objects, err := auditInChild(a.mode, a.services, endpoints)
 			if err != nil {
 				return err
 			}
@@ -118,6 +123,8 @@ func run(services, endpoints, rounds int) error {
 	fmt.Printf("%-44s %8.3f s  %5.2f A\n", "audit of all Services, parsing included", rulesOnly.Seconds(), rulesOnly.Seconds()/a)
 	fmt.Printf("%-44s %8.3f s\n", "decoding of its objects, beside it", decode.median().Seconds())
 	fmt.Printf("%-44s %8.3f s  %5.2f of a fifth  budget 5.5\n", "audit of five times as many Services", rulesOnlyBig.Seconds(), rulesOnlyBig.Seconds()/rulesOnly.Seconds())
+	rulesOnlyNative := native.median() - nativeDecode.median()
+	fmt.Printf("%-44s %8.3f s  %5.2f A\n", "audit in nftables mode, parsing included", rulesOnlyNative.Seconds(), rulesOnlyNative.Seconds()/a)
 	fmt.Printf("%-44s %8.1f MB %5.2f x text  budget 10\n", "heap that the parsed rules keep", heap/1e6, heap/float64(len(small)))
 	return nil
 }
@@ -152,12 +159,12 @@ func traced(text []byte, o explain.TraceOptions) error {
 
 // auditInChild audits in a process of its own: how much the garbage collector has to do depends on what else the process
 // keeps, and an audit's process keeps nothing else.
-func auditInChild(services, endpoints int) (whole, objects time.Duration, err error) {
+func auditInChild(mode string, services, endpoints int) (whole, objects time.Duration, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, 0, err
 	}
-	out, err := exec.Command(self, "-audit", fmt.Sprint(services), "-endpoints", fmt.Sprint(endpoints)).Output()
+	out, err := exec.Command(self, "-mode", mode, "-audit", fmt.Sprint(services), "-endpoints", fmt.Sprint(endpoints)).Output()
 	if err != nil {
 		return 0, 0, fmt.Errorf("audit %d Services: %w", services, err)
 	}
@@ -168,20 +175,30 @@ func auditInChild(services, endpoints int) (whole, objects time.Duration, err er
 }
 
 // auditAlone prints the CPU times of an audit and of decoding its objects, in nanoseconds.
-func auditAlone(services, endpoints int) error {
-	text, lists := scale.IPTablesSave(services, endpoints), scale.Lists(services, endpoints)
+func auditAlone(mode string, services, endpoints int) error {
+	rules, lists := rulesOf(mode, services, endpoints), scale.Lists(services, endpoints)
 	var err error
 	objects := cpu(func() { decoded(lists) })
-	whole := cpu(func() { err = audited(text, lists) })
+	whole := cpu(func() { err = audited(rules, lists) })
 	fmt.Println(int64(whole), int64(objects))
 	return err
 }
 
+// rulesOf is the evidence of a mode's rules.
+func rulesOf(mode string, services, endpoints int) []snapshot.Evidence {
+	rules := snapshot.Evidence{Format: snapshot.IPTablesSave, Family: 4, Backend: "nft", File: "iptables-save.txt", Status: snapshot.OK}
+	if mode != "nftables" {
+		rules.Data = scale.IPTablesSave(services, endpoints)
+		return []snapshot.Evidence{rules}
+	}
+	rules.Status = snapshot.Empty
+	tables := snapshot.Evidence{Format: snapshot.NFTText, File: "nft.txt", Data: scale.NFTables(services, endpoints), Status: snapshot.OK}
+	return []snapshot.Evidence{rules, tables}
+}
+
 // audited audits the whole cluster, and insists that nothing is wrong with it.
-func audited(text []byte, lists map[string][]byte) error {
-	s := &snapshot.Snapshot{Node: "node-1", Evidence: []snapshot.Evidence{{
-		Format: snapshot.IPTablesSave, Family: 4, Backend: "nft", File: "iptables-save.txt", Data: text, Status: snapshot.OK,
-	}}}
+func audited(rules []snapshot.Evidence, lists map[string][]byte) error {
+	s := &snapshot.Snapshot{Node: "node-1", Evidence: slices.Clone(rules)}
 	for _, file := range slices.Sorted(maps.Keys(lists)) {
 		s.Evidence = append(s.Evidence, snapshot.Evidence{Format: snapshot.Objects, File: file, Data: lists[file], Status: snapshot.OK})
 	}
