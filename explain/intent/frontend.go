@@ -109,8 +109,8 @@ func nodePortServed(kind FrontendKind, a, primary netip.Addr, p traits.Proxy, r 
 	if p.Mode == modeIPVS && kind == NodePort && a.Is6() && a.IsLinkLocalUnicast() {
 		return false, "IPVS mode does not serve NodePorts on link-local addresses"
 	}
-	if kind == HealthCheck && !r.does(healthCheckOnNodePortAddr) {
-		return true, ""
+	if kind == HealthCheck && !r.does(healthCheckOnNodePortAddr) || p.Mode == modeUserspace || p.Mode == modeKernelspace {
+		return true, "" // these modes do not look at nodePortAddresses
 	}
 	if primaryOnly(p) {
 		if a == primary && primary.IsValid() {
@@ -155,7 +155,7 @@ func loopbackServed(a netip.Addr, p traits.Proxy, r release) (bool, string) {
 	switch {
 	case !a.IsLoopback():
 		return true, ""
-	case p.Mode == modeIPVS || p.Mode == modeNFTables:
+	case p.Mode == modeIPVS || p.Mode == modeNFTables || p.Mode == modeKernelspace:
 		return false, p.Mode + " mode does not serve NodePorts on loopback addresses"
 	case a.Is6() && r.does(noLoopbackNodePort6):
 		return false, "kube-proxy 1.26+ does not serve NodePorts on ::1"

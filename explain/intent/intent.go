@@ -32,6 +32,9 @@ type ServicePort struct {
 	Usable []int
 	// EndpointsUnknown is true when the evidence holds neither EndpointSlices nor Endpoints at all.
 	EndpointsUnknown bool
+	// LocalDestination is true when an annotation of kernelspace mode keeps node ports and load balancer addresses to the
+	// endpoints of the node.
+	LocalDestination bool
 	// ByChance is true when two copies of an endpoint differ in what matters and chance decides, with every sync of
 	// kube-proxy's anew, which of them counts: what the lists say is then one possibility.
 	ByChance bool
@@ -42,6 +45,8 @@ type ServicePort struct {
 	NodeIP netip.Addr
 	// TopologyNote says in words why some ready endpoints are left out on this node (hints), empty when none are.
 	TopologyNote string
+	// dsr says whether the node can keep connections to its own endpoints in kernelspace mode.
+	dsr presence
 	Evidence
 }
 
@@ -137,7 +142,7 @@ type Client struct {
 // Outcome is what ought to happen to new connections of one client to one frontend.
 type Outcome struct {
 	// Result is dnat, reject, drop, local-process (health check port) or no-match; ipvs instead of dnat in
-	// IPVS mode; unknown when the evidence holds no endpoints of any kind.
+	// IPVS mode, redirect in userspace mode; unknown when the evidence holds no endpoints of any kind.
 	Result string
 	// Backends are indexes into ServicePort.Endpoints; each has the share 1/len.
 	Backends []int

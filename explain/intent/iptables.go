@@ -157,6 +157,9 @@ func (q question) iptablesUnservedNodePort() (Outcome, bool) {
 	return Outcome{Result: resultNoMatch, Because: why}, true
 }
 
+// throughBridge is the condition on which rules for external IPs leave a pod's packets alone.
+const throughBridge = "the pod's packets come in through a port of a Linux bridge and bridge-nf-call-iptables is on"
+
 // oldExternalIP is what the rules for external IPs left out up to 1.20: the node's own connections and
 // those that come in through a bridge (pods, with bridge networking), unless the address is the node's.
 func (q question) oldExternalIP() (Outcome, bool) {
@@ -170,7 +173,7 @@ func (q question) oldExternalIP() (Outcome, bool) {
 		return Outcome{}, false
 	}
 	out := q.iptablesExternal()
-	out.Alternative = &Outcome{Result: resultNoMatch, Condition: "the pod's packets come in through a port of a Linux bridge and bridge-nf-call-iptables is on",
+	out.Alternative = &Outcome{Result: resultNoMatch, Condition: throughBridge,
 		Because: "kube-proxy up to 1.20 leaves connections to external IPs that come from a bridge alone"}
 	return out, true
 }

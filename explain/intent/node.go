@@ -19,11 +19,14 @@ type node struct {
 	primary map[int]netip.Addr
 	// serves are the addresses on which NodePort and HealthCheck frontends are served.
 	serves map[FrontendKind][]netip.Addr
+	// dsr says whether a Windows node supports direct server return.
+	dsr presence
 }
 
 // readNode gathers what is known of the node and notes what is not.
 func (b *planner) readNode() node {
 	n := node{name: b.in.Proxy.NodeName, primary: map[int]netip.Addr{}}
+	n.dsr = returnsDirectly(b.in.Node)
 	var fromObject []netip.Addr
 	if obj := b.in.Node; obj != nil {
 		if n.name == "" {

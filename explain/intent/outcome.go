@@ -11,6 +11,7 @@ import (
 const (
 	resultDNAT         = "dnat"
 	resultIPVS         = "ipvs"
+	resultRedirect     = "redirect"
 	resultReject       = "reject"
 	resultDrop         = "drop"
 	resultLocalProcess = "local-process"
@@ -20,9 +21,11 @@ const (
 
 // The proxy modes that have rules of their own here.
 const (
-	modeIPTables = "iptables"
-	modeIPVS     = "ipvs"
-	modeNFTables = "nftables"
+	modeIPTables    = "iptables"
+	modeIPVS        = "ipvs"
+	modeNFTables    = "nftables"
+	modeUserspace   = "userspace"
+	modeKernelspace = "kernelspace"
 )
 
 // question is one client asking for one frontend of one proxy version.
@@ -38,8 +41,7 @@ type question struct {
 // endpoints are those that Compute chose. Where the proxy's version is a range whose ends differ, the
 // outcome is that of the newest and Alternative that of the oldest.
 //
-// Modes of other proxies (cilium, calico-ebpf, kernelspace, userspace) get the outcome that the API asks
-// for, as iptables mode of the newest version fulfils it, with the masquerade left open.
+// Modes of other proxies (cilium, calico-ebpf) get the outcome that the API asks for, as iptables mode of the newest version fulfils it, with the masquerade left open.
 func (s *ServicePort) Intend(f Frontend, c Client, p traits.Proxy) Outcome {
 	low, high := releases(p)
 	out := question{s, f, c, p, high}.answer()
@@ -82,6 +84,10 @@ func (q question) answer() Outcome {
 		return q.nftables()
 	case modeIPTables, "":
 		return q.iptables()
+	case modeUserspace:
+		return q.userspace()
+	case modeKernelspace:
+		return q.kernelspace()
 	}
 	q.release = newest
 	out := q.iptables()

@@ -23,6 +23,9 @@ type Input struct {
 	// Node is the Node object of the proxy's node; nil when not known.
 	Node  *corev1.Node
 	Proxy traits.Proxy
+	// OnlyFamily is 4 or 6 where the node's network has but one family and its proxy serves no other (overlay networks
+	// of Windows); 0 where it may have both.
+	OnlyFamily int
 	// NodeAddrs are the addresses of the node's interfaces; empty when not known, Node.status.addresses
 	// then stand in for them.
 	NodeAddrs []netip.Addr

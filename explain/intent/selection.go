@@ -9,6 +9,14 @@ import (
 // choose fills the lists that the traffic policies use. Both hold ready endpoints; where there is none,
 // from 1.26 on those that still serve while they terminate. Topology narrows the Cluster list only.
 func (b *planner) choose(svc *corev1.Service, sp *ServicePort) {
+	switch b.in.Proxy.Mode {
+	case modeUserspace:
+		sp.chooseReady()
+		return
+	case modeKernelspace:
+		b.chooseForHNS(svc, sp)
+		return
+	}
 	if !b.release.does(twoLists) {
 		b.chooseOneList(svc, sp)
 		return

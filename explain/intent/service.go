@@ -53,7 +53,7 @@ func (b *planner) servicePorts(svc *corev1.Service, endpointsUnknown bool) []*Se
 	where := b.evidence(svc)
 	for _, fam := range []int{4, 6} {
 		vip, ok := b.clusterIP(svc, fam)
-		if !ok {
+		if !ok || b.unserved(svc, fam) {
 			continue
 		}
 		external := b.externalAddrs(svc, fam)
@@ -71,11 +71,13 @@ func (b *planner) servicePorts(svc *corev1.Service, endpointsUnknown bool) []*Se
 				SourceRanges:     ranges,
 				EndpointsUnknown: endpointsUnknown,
 				NodeIP:           b.node.primary[fam],
+				dsr:              b.node.dsr,
 				Evidence:         where,
 			}
 			if needsHealthCheck(svc) {
 				sp.HealthCheckNodePort = int(svc.Spec.HealthCheckNodePort)
 			}
+			b.heed(sp)
 			sp.Frontends = append(sp.Frontends, Frontend{Kind: ClusterIP, Addr: vip, Port: sp.Port})
 			for _, f := range external {
 				f.Port = sp.Port

@@ -414,7 +414,7 @@ func (r *run) nftBounds(at *nftPlace, e nft.Expr, x progress) []bounds {
 		for _, v := range r.nftEval(at, e.Key, x) {
 			y := v.progress
 			entry, why := r.nftFind(at, e.Map, v.value, &y)
-			b := bounds{progress: y, none: entry == nil, why: why, prefix: -1}
+			b := bounds{progress: y, none: entry == nil && why == "", why: why, prefix: -1}
 			if entry != nil && why == "" {
 				b.lo, b.hi = entry.Data, entry.Data
 				if entry.DataEnd != nil {

@@ -16,7 +16,7 @@ func TestDev(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			inNamespace(t, func(t *testing.T) { asListed(t, string(text)) })
+			inNamespace(t, func(t *testing.T) { asListed(t, string(text), "x/x") })
 		})
 	}
 }
@@ -56,6 +56,9 @@ func TestDevPy(t *testing.T) {
 					} else {
 						same++
 					}
+				}
+				if os.Getenv("NFT_TEXT") != "" {
+					sameAsText(t, r, r.String())
 				}
 			})
 		})

@@ -24,6 +24,7 @@ type xtables struct {
 func newXTables(t *testing.T, m *maker) plane {
 	t.Helper()
 	x := &xtables{maker: m, clean: map[int]*ruleText{}, owner: map[int]map[string]string{}}
+	m.stop(t)
 	for family, r := range m.save(t, m.n1) {
 		r.table("raw") // so that restoring empties it
 		x.clean[family], x.owner[family] = r, r.owners()

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -64,6 +66,14 @@ type kind struct {
 type maker struct {
 	*stage
 	dice *rand.Rand
+}
+
+// stop has kube-proxy hang, so that nobody mends what is changed.
+func (m *maker) stop(t *testing.T) {
+	t.Helper()
+	if err := m.n1.SignalProxy(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // common are the changes that do not depend on how rules are written.

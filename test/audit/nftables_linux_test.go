@@ -34,6 +34,22 @@ func newNFTables(t *testing.T, m *maker) plane {
 			t.Fatal(err)
 		}
 	}
+	// Node n2 has no kube-proxy. One in iptables mode comes and goes there, and leaves its rules.
+	m.n2.ConfigureProxy(func(config map[string]any) { config["mode"] = "iptables" })
+	must(m.n2.StartProxy(ctx))
+	must(m.WaitSynced(ctx))
+	must(m.n2.StopProxy())
+	x.old = m.save(t, m.n2)
+	for _, r := range x.old {
+		for _, t := range r.tables {
+			for i, rule := range t.rules {
+				t.rules[i] = nfacct.ReplaceAllString(rule, "") // it names a counter of that node
+			}
+		}
+	}
+	_, err := m.n2.Run(ctx, withoutTables("nat", "filter", "mangle"), "nft", "-f", "-")
+	must(err)
+	m.stop(t)
 	for _, family := range []int{4, 6} {
 		text, err := m.n1.Run(ctx, "", append([]string{"nft", "list", "table"}, strings.Fields(nftTables[family])...)...)
 		must(err)
@@ -47,16 +63,10 @@ func newNFTables(t *testing.T, m *maker) plane {
 		}
 		must(x.load(family, r)(ctx))
 	}
-	// Node n2 has no kube-proxy. One in iptables mode comes and goes there, and leaves its rules.
-	m.n2.ConfigureProxy(func(config map[string]any) { config["mode"] = "iptables" })
-	must(m.n2.StartProxy(ctx))
-	must(m.WaitSynced(ctx, m.n2))
-	must(m.n2.StopProxy())
-	x.old = m.save(t, m.n2)
-	_, err := m.n2.Run(ctx, withoutTables("nat", "filter", "mangle"), "nft", "-f", "-")
-	must(err)
 	return x
 }
+
+var nfacct = regexp.MustCompile(` -m nfacct --nfacct-name \S+`)
 
 // withoutTables is a script that removes the tables of iptables-nft, whether they are there or not.
 func withoutTables(names ...string) string {

@@ -337,7 +337,7 @@ func (g *nftGenerator) survey(r *rand.Rand, families []nft.Family) *nftRules {
 		}
 		early := &nftChain{name: "early", kind: "filter", hooks: pre, base: "type filter hook prerouting priority raw; policy accept;"}
 		s := t.slot(r, early)
-		early.rules = append(early.rules, nftRule{tests: []string{s.word() + " saddr " + s.oneAddr().text}, effects: []string{"notrack"}, tells: true})
+		early.rules = append(early.rules, nftRule{tests: []string{s.word() + " saddr " + s.oneAddr().text}, effects: []string{"notrack"}})
 		late := &nftChain{name: "late", kind: "filter", hooks: pre, base: "type filter hook prerouting priority -180; policy accept;"}
 		late.rules = append(late.rules, nftRule{tests: []string{s.word() + " daddr " + s.manyAddrs().text}, effects: []string{fmt.Sprintf("ct mark set %#x", pick(r, markPool))}})
 		t.chains = append(t.chains, early, late)

@@ -121,7 +121,7 @@ var nftEffects = []nftEffect{
 	{name: "meta nftrace set", weight: 1, text: one("meta nftrace set 1")},
 	{name: "meta pkttype set", weight: 1, hooks: pre, open: true, text: one("meta pkttype set host")},
 	{name: "meta priority set", weight: 1, text: one("meta priority set 0x10002")},
-	{name: "notrack", weight: 2, hooks: pre | out, tells: true, text: one("notrack")},
+	{name: "notrack", weight: 2, hooks: pre | out, text: one("notrack")},
 	{name: "quota name", weight: 1, open: true, ends: true, text: func(s *nftSlot) string { return `quota name "q0"` + pick(s.r, []string{" accept", " drop"}) }},
 	{name: "redirect", weight: 10, chains: "nat", hooks: pre | out, ends: true, tells: true, text: func(s *nftSlot) string { return "redirect" + s.natFlags() }},
 	{name: "redirect port", weight: 10, chains: "nat", hooks: pre | out, protos: natPorts, ends: true, tells: true, text: func(s *nftSlot) string {

@@ -423,8 +423,10 @@ func (s *nftSlot) relate(f *nftField) string {
 	if f.name == "meta l4proto" && n >= 7 && n < 17 {
 		if s.proto != 0 { // nft takes no test that the one before it contradicts
 			n = 5
-		} else {
-			s.proto = severalProtos
+		} else if s.proto = severalProtos; n >= 14 || s.plain {
+			// A set with one protocol would be that protocol for nft, which cannot print "th" behind some.
+			s.note("!=", "anonymous set")
+			return expr + pick(s.r, []string{" { tcp, udp }", " { tcp, udp, sctp }", " { icmp, ipv6-icmp }", " != { udp, 253 }", " { udp, 253, dccp }", " != { tcp, udp, sctp }"})
 		}
 	}
 	switch {
