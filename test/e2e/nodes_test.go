@@ -21,6 +21,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 const (
 	nodeDir   = "testdata/nodes/kube-proxy-1.36-iptables"
+	nativeDir = "testdata/nodes/kube-proxy-1.36-nftables"
 	goldenDir = "testdata/golden"
 )
 
@@ -30,13 +31,19 @@ var nodeServices = []service{
 	{"default", "kubernetes"},
 }
 
-// TestNodeGolden compares what the program prints about the recorded node with what it printed before.
+// TestNodeGolden compares what the program prints about the recorded nodes with what it printed before.
 func TestNodeGolden(t *testing.T) {
+	nodeGolden(t, nodeDir, "")
+	nodeGolden(t, nativeDir, "nftables-")
+}
+
+func nodeGolden(t *testing.T, dir, prefix string) {
+	t.Helper()
 	for _, s := range nodeServices {
 		for _, format := range []string{"json", "tree"} {
-			t.Run(s.namespace+"-"+s.name+"."+format, func(t *testing.T) {
+			t.Run(prefix+s.namespace+"-"+s.name+"."+format, func(t *testing.T) {
 				args := []string{"trace", "svc/" + s.name, "-n", s.namespace, "-o", format}
-				for _, f := range forwardingFiles(t) {
+				for _, f := range forwardingFiles(t, dir) {
 					args = append(args, "-f", f)
 				}
 				r := run(t, args...)
@@ -51,7 +58,7 @@ func TestNodeGolden(t *testing.T) {
 					}
 					got = indented(t, got)
 				}
-				golden(t, s.namespace+"-"+s.name+"."+format, got)
+				golden(t, prefix+s.namespace+"-"+s.name+"."+format, got)
 			})
 		}
 	}
@@ -120,19 +127,19 @@ func TestGoldenValid(t *testing.T) {
 // forward (net.ipv4.ip_forward = 0); without that the rules alone decide, as on a node in service.
 func forwarding(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
-	return load(t, "", forwardingFiles(t)...)
+	return load(t, "", forwardingFiles(t, nodeDir)...)
 }
 
-func forwardingFiles(t *testing.T) []string {
+func forwardingFiles(t *testing.T, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(nodeDir)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var files []string
 	for _, e := range entries {
 		if e.Name() != "sysctl.txt" {
-			files = append(files, filepath.Join(nodeDir, e.Name()))
+			files = append(files, filepath.Join(dir, e.Name()))
 		}
 	}
 	return files
