@@ -28,14 +28,19 @@ const (
 // readNFT reads tables that iptables-nft does not know of: those of kube-proxy's nftables mode, firewalls, others.
 // Tables of iptables-nft are left to iptables-nft-save, but for those in which nft wrote rules too.
 func readNFT(ctx context.Context, p *place) []snapshot.Evidence {
+	return p.nftEvidence(ctx, p.dumpTables)
+}
+
+// nftEvidence reads the tables by dump, and where that cannot be done in a way that nft may know of, by nft.
+func (p *place) nftEvidence(ctx context.Context, dump func(context.Context, *nfnetlink, []nftTable, uint32) ([]byte, error)) []snapshot.Evidence {
 	data, err := p.readTables(ctx, func(c *nfnetlink, tables []nftTable, generation uint32) ([]byte, error) {
-		return p.dumpTables(ctx, c, tables, generation)
+		return dump(ctx, c, tables, generation)
 	})
 	e := outcome(p.dir+nftFile, snapshot.NFTNetlink, "nft", data, err)
 	if !anotherMayAnswer(err) {
 		return []snapshot.Evidence{e}
 	}
-	// The kernel refused something that this program asks and nft perhaps does not.
+	// The kernel refused something that this program asks, and that nft perhaps asks otherwise.
 	text, failed := p.readTables(ctx, func(_ *nfnetlink, tables []nftTable, _ uint32) ([]byte, error) {
 		path, err := lookCommand("nft")
 		if err != nil {
@@ -151,7 +156,7 @@ func (p *place) dumpTables(ctx context.Context, c *nfnetlink, tables []nftTable,
 	w.data = fmt.Appendf(w.data, "%s\nbyte-order %s\ngeneration %d\n", snapshot.NetlinkMagic, order, generation)
 	links, err := linkList(ctx)
 	if err != nil && !errors.Is(err, nl.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("list the interfaces that rules name: %w", err)
+		return nil, fmt.Errorf("list the interfaces that rules may name: %w", err)
 	}
 	for _, l := range links {
 		w.data = fmt.Appendf(w.data, "interface %d %s\n", l.index, l.name)

@@ -67,7 +67,7 @@ func (m *model) readAnswers(s *snapshot.Snapshot) map[check.Source]string {
 // not evaluated; empty where the rules are the answer.
 func (m *model) servedElsewhere() string {
 	switch mode := m.proxy.Mode; mode {
-	case "", "iptables", "nftables", "none":
+	case "", "iptables", "nftables", modeUserspace, "none":
 	default:
 		return fmt.Sprintf("the service proxy runs in %s mode, which this version does not evaluate", mode)
 	}

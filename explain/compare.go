@@ -54,6 +54,8 @@ func (m *model) compare(c *cell, paths []report.Path) {
 			ap := backendAddr(b)
 			got[ap] = true
 			switch e := known[ap]; {
+			case proxied(intended.Result, b):
+				b.State, b.Intended = stateOK, ref(1.0)
 			case wanted[ap]:
 				b.State, b.Intended = stateOK, ref(share)
 				// What is delivered on this node never passes POSTROUTING, and its answers come back anyway.
@@ -69,8 +71,8 @@ func (m *model) compare(c *cell, paths []report.Path) {
 			}
 		}
 	}
-	if !followed {
-		return // what cannot be followed may lead there
+	if !followed || intended.Result == report.ResultRedirect {
+		return // what cannot be followed may lead there, and what kube-proxy holds leads anywhere
 	}
 	for _, i := range want.Backends {
 		e := &c.port.Endpoints[i]

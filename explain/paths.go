@@ -42,6 +42,8 @@ type fate struct {
 	// when the pod's own rules sent it somewhere else than where it was dialled.
 	within, own bool
 	inside      *report.Inside
+	// held is true when kube-proxy's own process took the connection: backends see the node as their client.
+	held bool
 }
 
 // walk follows the cell's packet to all its fates.
@@ -130,6 +132,10 @@ func (m *model) arrived(c *cell, f *fate) report.Result {
 		return report.ResultDNATByConntrack
 	case e.Tracked != nil:
 		return report.ResultUntranslatedByConntrk
+	case m.portal(e):
+		f.held = true
+		f.notes = append(f.notes, held)
+		return report.ResultRedirect
 	case e.DstBy >= 0:
 		if t, ok := e.Hops[e.DstBy].Target.(*netfilter.Translate); ok && t.Kind == netfilter.Redirect {
 			return report.ResultRedirect
@@ -417,7 +423,7 @@ func masquerade(fates []fate) *bool {
 		default:
 			return nil
 		}
-		v := f.Packet.SNATed || f.SrcBy >= 0
+		v := f.Packet.SNATed || f.SrcBy >= 0 || f.held
 		if out != nil && *out != v {
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
 )
@@ -120,6 +121,9 @@ func pathFate(p *report.Path) string {
 	case report.ResultDNAT, report.ResultIPVS, report.ResultBPF:
 		return "reaches " + backendsText(p)
 	case report.ResultRedirect:
+		if dataplane.IsPortal(p.TranslatedBy) {
+			return "is taken by kube-proxy's own process, which picks a backend by itself"
+		}
 		return "ends at a local process (redirect)"
 	case report.ResultTProxy:
 		return "ends at a transparent proxy"

@@ -2,8 +2,10 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -61,6 +63,9 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 		}
 	}
 	evidence := rules(backend)
+	if missing {
+		evidence = append(evidence, p.unmasked(at, backend)...)
+	}
 	for _, h := range backend.Hops {
 		if h.Chain == "POSTROUTING" || strings.HasSuffix(h.Chain, "-POSTROUTING") {
 			e := h.Evidence
@@ -76,4 +81,40 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 		Evidence: append(evidence, p.objectEvidence()),
 		Remedy:   remedy,
 	}}
+}
+
+// unmasked shows where the masquerading of a packet fails: a packet that has the mark, in the chain that should act on it;
+// one that has not, in the chains of its Service, one of which should have set it.
+func (p *Port) unmasked(path *report.Path, b *report.Backend) []report.Evidence {
+	var out []report.Evidence
+	marked := false
+	var chains []string
+	for _, h := range slices.Concat(path.Hops, b.Hops) {
+		marked = marked || h.Chain == "KUBE-MARK-MASQ"
+		if dataplane.PerService(h.Chain) {
+			chains = once(chains, h.Chain)
+		}
+	}
+	for _, rs := range p.On.served() {
+		t := rs.Table("nat")
+		if int(rs.Family) != p.Family || t == nil {
+			continue
+		}
+		if marked {
+			chains = []string{"KUBE-POSTROUTING"}
+		}
+		for _, name := range chains {
+			c := t.Chain(name)
+			if c == nil {
+				continue
+			}
+			out = append(out, ChainEvidence(rs, c))
+			for i := range c.Rules {
+				if r := &c.Rules[i]; marked && i < 3 {
+					out = append(out, RuleEvidence(rs, r))
+				}
+			}
+		}
+	}
+	return out
 }

@@ -42,15 +42,14 @@ func (p *Port) nftAffinity() (found report.Finding, ok bool) {
 
 // nftSticks is the first difference in what one chain does, with the rule that shows it; a nil rule for none.
 func (p *Port) nftSticks(t *nft.Table, c *nft.Chain) (want, got, what string, at *nft.Rule) {
+	// Packets meet the rules in their order: what stands behind the choice keeps nobody.
 	kept := make(map[string]*nft.Rule)
 	lists := make(map[string]string)
+	asked := fmt.Sprintf("%d s", p.AffinitySeconds)
 	for _, r := range c.Rules {
 		if endpoint, list, ok := nftKeeps(r); ok {
 			kept[endpoint], lists[endpoint] = r, list
 		}
-	}
-	asked := fmt.Sprintf("%d s", p.AffinitySeconds)
-	for _, r := range c.Rules {
 		for _, endpoint := range nftChooses(r) {
 			switch list := lists[endpoint]; {
 			case p.AffinitySeconds == 0 && kept[endpoint] != nil:
@@ -73,7 +72,7 @@ func nftKeeps(r *nft.Rule) (endpoint, list string, ok bool) {
 	for _, s := range r.Statements {
 		switch s := s.(type) {
 		case *nft.Match:
-			if ref, is := s.Right.(nft.SetRef); is && s.Op == "==" {
+			if ref, is := s.Right.(nft.SetRef); is && s.Op == "==" && nftClient(s.Left) {
 				list = ref.Name
 			}
 		case *nft.Verdict:
@@ -116,19 +115,30 @@ func nftSeconds(t *nft.Table, set string) int {
 	return 0
 }
 
-// nftRemembers tells whether an endpoint's chain puts clients into a set.
+// nftRemembers tells whether an endpoint's chain puts clients into a set, before it translates and so ends.
 func nftRemembers(c *nft.Chain, set string) bool {
 	if c == nil {
 		return false
 	}
 	for _, r := range c.Rules {
 		for _, s := range r.Statements {
-			if u, ok := s.(*nft.SetUpdate); ok && u.Set == set && u.Op != "delete" {
-				return true
+			switch s := s.(type) {
+			case *nft.SetUpdate:
+				if s.Set == set && s.Op != "delete" && nftClient(s.Key) {
+					return true
+				}
+			case *nft.NAT:
+				return false
 			}
 		}
 	}
 	return false
+}
+
+// nftClient tells whether an expression is the client's address.
+func nftClient(e nft.Expr) bool {
+	p, ok := e.(*nft.Payload)
+	return ok && p.Field == "saddr" && (p.Protocol == "ip" || p.Protocol == "ip6")
 }
 
 // nftEvidence is a rule of nftables, for a finding.

@@ -57,7 +57,7 @@ func (n *Node) nftDifferences() []nftDifference {
 		}
 		for _, name := range dataplane.NFTSharedSets {
 			set := t.Set(name)
-			if set == nil || name == dataplane.NFTHairpin && !n.Proxy.Within(36, 0) || name == dataplane.NFTFirewallIPs && n.Proxy.Within(0, 29) {
+			if set == nil || name == dataplane.NFTHairpin && !n.Proxy.Within(36, 0) || name == dataplane.NFTFirewallIPs && n.Proxy.Within(0, 29) || name == dataplane.NFTClusterIPs && !n.Proxy.Within(31, 0) {
 				continue
 			}
 			for i := range set.Entries {
@@ -76,6 +76,9 @@ func nftDiffers(rs *nft.Ruleset, t *nft.Table, wanted []*dataplane.WantedEntry) 
 	set := t.Set(w.Set)
 	d := nftDifference{rs, t, set, w.Set, w, nil}
 	if set == nil {
+		if w.Set == dataplane.NFTNodePortIPs {
+			return nil // where all addresses of the node take node ports there is none
+		}
 		return []nftDifference{d}
 	}
 	d.have = set.Find(w.Entry.Start)

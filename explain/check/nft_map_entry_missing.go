@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -28,6 +29,10 @@ var nftMapEntryMissing = Check{
 				Evidence: []report.Evidence{d.evidence(), {Source: "objects", File: sp.Evidence.File, Line: sp.Evidence.Line, Text: sp.Evidence.Text}},
 				Causes:   []string{proxyStopped, "something other than kube-proxy changed its table: kube-proxy compares maps with what it remembers, and reads them anew only in a full sync"},
 				Remedy:   restartProxy,
+			}
+			if d.name == dataplane.NFTNodePortIPs { // of the node, whichever Service asks first
+				f.Object = report.Object{}
+				f.Message = fmt.Sprintf("%s lacks the entry %s: node ports are not served at this address of the node", place, entry)
 			}
 			switch {
 			case d.set == nil:

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +12,11 @@ import (
 	"github.com/svcnet/svcnet/explain/report"
 )
 
-// nftUnreached are the stock rules that kube-proxy's tables of nftables lack, those of one chain in one finding.
+// nftChanged is why a table of kube-proxy's is not as it left it.
+const nftChanged = "something other than kube-proxy changed its table: in nftables mode kube-proxy does not notice, and rewrites these chains in a full sync only"
+
+// nftUnreached are the stock rules that kube-proxy's tables of nftables lack, those of one chain in one finding, and the
+// base chains that packets do not come to as they should.
 func (n *Node) nftUnreached() []report.Finding {
 	if n.Proxy.Mode != "nftables" {
 		return nil
@@ -31,6 +36,14 @@ func (n *Node) nftUnreached() []report.Finding {
 		}
 		for _, chain := range order {
 			out = append(out, nftLack(rs, t, chain, lacks[chain]))
+		}
+		if t.Dormant {
+			out = append(out, nftDormant(rs, t))
+		}
+		for _, b := range dataplane.NFTStockBases(n.Proxy.Within) {
+			if f, ok := nftMisplaced(rs, t, b); ok {
+				out = append(out, f)
+			}
 		}
 	})
 	return out
@@ -57,7 +70,57 @@ func nftLack(rs *nft.Ruleset, t *nft.Table, chain string, lacks []string) report
 		Want:     what,
 		Got:      got,
 		Evidence: []report.Evidence{e},
-		Causes:   []string{"something other than kube-proxy changed its table: in nftables mode kube-proxy does not notice, and rewrites these chains in a full sync only"},
+		Causes:   []string{nftChanged},
 		Remedy:   restartProxy,
 	}
+}
+
+// nftDormant is a table that is there and switched off.
+func nftDormant(rs *nft.Ruleset, t *nft.Table) report.Finding {
+	return report.Finding{
+		Subject:  t.String(),
+		Message:  fmt.Sprintf("table %s is dormant: the kernel runs none of its chains", t),
+		Want:     "a table that is not dormant",
+		Got:      "flags dormant",
+		Evidence: []report.Evidence{{Source: "nftables", File: rs.File, Line: t.Line, Text: fmt.Sprintf("table %s { flags dormant }", t)}},
+		Causes:   []string{nftChanged},
+		Remedy:   restartProxy,
+	}
+}
+
+// nftMisplaced is a base chain that is hooked in otherwise than kube-proxy does it, or that drops what comes to its end.
+func nftMisplaced(rs *nft.Ruleset, t *nft.Table, want dataplane.NFTStockBase) (report.Finding, bool) {
+	c := t.Chain(want.Chain)
+	if c == nil {
+		return report.Finding{}, false // nftLack says so
+	}
+	base := c.Base
+	if base == nil {
+		base = &nft.Base{}
+	}
+	hooked := fmt.Sprintf("type %s hook %s priority %d", base.Type, base.Hook, base.Priority)
+	wanted := fmt.Sprintf("type %s hook %s priority %d", want.Type, want.Hook, want.Priority)
+	f := report.Finding{
+		Subject:  fmt.Sprintf("%s %s", t, c.Name),
+		Want:     wanted + " policy accept",
+		Got:      fmt.Sprintf("%s policy %s", hooked, cmp.Or(base.Policy, "accept")),
+		Evidence: []report.Evidence{{Source: "nftables", File: rs.File, Line: c.Line, Text: fmt.Sprintf("table %s chain %s { %s; policy %s; }", t, c.Name, hooked, cmp.Or(base.Policy, "accept"))}},
+		Causes:   []string{nftChanged},
+		Remedy:   restartProxy,
+	}
+	switch {
+	case c.Base == nil:
+		f.Got = "no base chain"
+		f.Evidence[0].Text = fmt.Sprintf("table %s chain %s", t, c.Name)
+		f.Message = fmt.Sprintf("chain %s of table %s is no base chain, so that no packet comes to it: kube-proxy hooks it in as %s", c.Name, t, wanted)
+	case base.Policy == "drop":
+		f.Message = fmt.Sprintf("chain %s of table %s has the policy drop: it drops all packets of which kube-proxy knows nothing, and those that it only lets pass", c.Name, t)
+	case hooked != wanted:
+		// Whether packets fare otherwise for it depends on what else stands at the hook; the cells tell.
+		f.Severity = Warning
+		f.Message = fmt.Sprintf("chain %s of table %s is hooked in as %s, and kube-proxy hooks it in as %s: packets come to it before or behind others than they should", c.Name, t, hooked, wanted)
+	default:
+		return report.Finding{}, false
+	}
+	return f, true
 }

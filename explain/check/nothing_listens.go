@@ -9,11 +9,15 @@ import (
 )
 
 // nothingListens: a packet reaches the pod, and inside of it nobody takes connections on the port. It is told only of
-// pods whose own network namespace was read.
+// pods whose own network namespace was read. In userspace mode the same may be true of the socket that kube-proxy itself
+// ought to have for a Service.
 var nothingListens = Check{
 	ID: "nothing-listens", Rests: onGrid, Severity: Error,
 	Title: "backends where no process listens",
 	Port: func(p *Port) []report.Finding {
+		if p.On.Proxy.Mode == "userspace" {
+			return p.deafSockets()
+		}
 		var out []report.Finding
 		var seen []string
 		for _, paths := range p.Cells {

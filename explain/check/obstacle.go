@@ -125,7 +125,7 @@ func (o *Obstacle) key() string {
 
 // obstaclesOf are the obstacles of one cell.
 func obstaclesOf(p *Port, paths []report.Path) []*Obstacle {
-	if w := paths[0].Intended; w == nil || !translates(w.Result) || translatedAtHome(&paths[0]) {
+	if w := paths[0].Intended; w == nil || !serves(w.Result) || translatedAtHome(&paths[0]) {
 		return nil
 	}
 	var out []*Obstacle
@@ -168,6 +168,10 @@ func translates(r report.Result) bool {
 	return r == report.ResultDNAT || r == report.ResultIPVS || r == report.ResultBPF
 }
 
+// serves tells whether an intended result is that connections get to a backend, be it by way of kube-proxy's own
+// process (userspace mode).
+func serves(r report.Result) bool { return translates(r) || r == report.ResultRedirect }
+
 // obstaclesOn are those on one path.
 func obstaclesOn(p *Port, path *report.Path) []*Obstacle {
 	switch path.Result {
@@ -182,7 +186,7 @@ func obstaclesOn(p *Port, path *report.Path) []*Obstacle {
 	if path.Result == report.ResultNoMatch && untracked(path) && p.On.Has(Addrs) || path.Result == report.ResultUntrackedLocal && p.nobodyListens(path) {
 		return []*Obstacle{byNotrack(p, path)}
 	}
-	if !translates(path.Result) {
+	if !translates(path.Result) && path.Result != path.Intended.Result {
 		return nil
 	}
 	var out []*Obstacle

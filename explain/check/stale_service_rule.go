@@ -17,7 +17,7 @@ var staleServiceRule = Check{
 	ID: "stale-service-rule", Rests: onRules, Severity: Warning,
 	Title: "programmed frontends that no Service has",
 	Node: func(n *Node) []report.Finding {
-		if n.Proxy.Mode != "iptables" {
+		if n.Proxy.Mode != "iptables" && n.Proxy.Mode != "userspace" {
 			return nil
 		}
 		stale := n.staleFrontends()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
 )
@@ -75,13 +76,20 @@ func untracked(p *report.Path) bool {
 func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 	for _, paths := range p.Cells {
 		first := &paths[0]
-		if !certain(paths) || len(paths) != 1 || first.Intended == nil || !translates(first.Intended.Result) || untracked(first) {
+		if !certain(paths) || len(paths) != 1 || first.Intended == nil || !serves(first.Intended.Result) || len(first.Intended.Backends) == 0 || untracked(first) {
 			continue
 		}
 		if !slices.Contains(results, outcome(first)) || outcome(first) != report.ResultNoMatch && !refusesByService(first) {
 			continue
 		}
 		message, evidence := fmt.Sprintf("%s (%s) %s", frontend(first), p.Key(), what), verdict(first)
+		if e, ok := p.entrance(first); ok && outcome(first) != report.ResultNoMatch {
+			message += ": " + e.leadsTo()
+			evidence = append(evidence, RuleEvidence(e.rules, e.rule))
+			if e.chain != nil {
+				evidence = append(evidence, ChainEvidence(e.rules, e.chain))
+			}
+		}
 		if outcome(first) == report.ResultNoMatch {
 			var where []report.Evidence
 			message, where = p.unprogrammed(first, message)
@@ -122,7 +130,10 @@ func (p *Port) unprogrammed(path *report.Path, message string) (string, []report
 		return message, nil // nft-map-entry-missing and kube-jump-missing say where
 	}
 	shared := "KUBE-SERVICES"
-	if path.Frontend.Kind == string(intent.NodePort) {
+	switch {
+	case p.On.Proxy.Mode == "userspace":
+		shared = dataplane.PortalChain(intent.FrontendKind(path.Frontend.Kind), path.Origin == "node")
+	case path.Frontend.Kind == string(intent.NodePort):
 		shared = "KUBE-NODEPORTS"
 	}
 	where, empty := vacant(p.gates("nat", shared))

@@ -19,12 +19,13 @@ type Portal struct {
 	Family netfilter.Family
 }
 
-// Portals finds the frontends of service ports in kube-proxy's chains of iptables mode, in a stable order.
+// Portals finds the frontends of service ports in kube-proxy's chains of iptables and userspace mode, in a stable order.
 // wanted selects by the service port that a rule's comment names. chains maps the 16 characters of a chain
 // name to a service port: kube-proxy leaves comments out of some rules in clusters with more than 1000
 // endpoints, and pasted rules may have lost them.
 func Portals(rulesets []*netfilter.Ruleset, wanted func(servicePort string) bool, chains map[string]string) []Portal {
 	found := make(map[Portal]bool)
+	var kinds portalKinds
 	for _, rs := range rulesets {
 		for _, t := range rs.Tables {
 			for _, c := range t.Chains {
@@ -34,20 +35,28 @@ func Portals(rulesets []*netfilter.Ruleset, wanted func(servicePort string) bool
 				for i := range c.Rules {
 					if p, ok := portal(c.Name, &c.Rules[i], chains); ok && wanted(p.ServicePort) {
 						p.Family = rs.Family
+						if c.Name == PortalsContainer || c.Name == PortalsHost {
+							kinds.see(&p, &c.Rules[i])
+						}
 						found[p] = true
 					}
 				}
 			}
 		}
 	}
-	return sortedPortals(found)
+	told := make(map[Portal]bool, len(found))
+	for p := range found {
+		p.Kind = kinds.of(&p)
+		told[p] = true
+	}
+	return sortedPortals(told)
 }
 
 // portalChains are the chains whose rules name frontends: where traffic is translated, and in filter where
 // frontends without usable endpoints are refused.
 var portalChains = map[string]bool{
 	"KUBE-SERVICES": true, "KUBE-NODEPORTS": true, "KUBE-EXTERNAL-SERVICES": true,
-	"KUBE-PORTALS-CONTAINER": true, "KUBE-NODEPORT-CONTAINER": true,
+	PortalsContainer: true, PortalsHost: true, NodePortContainer: true, NodePortHost: true,
 }
 
 func portal(chain string, r *netfilter.Rule, chains map[string]string) (Portal, bool) {

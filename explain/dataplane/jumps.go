@@ -26,22 +26,29 @@ const (
 	masquerade  = "sources are not rewritten where answers need it"
 	refusal     = "Services without endpoints are not refused"
 	acceptance  = "masqueraded packets are not accepted"
-	healthCheck = "health checks of load balancers are not let in"
-	ranges      = "loadBalancerSourceRanges do not hold"
-	reserved    = "unused ports of Service addresses reach the node's own processes"
-	loopback    = "the node's loopback addresses are not protected from its neighbours"
+	// portAcceptance is that of what node ports lead to.
+	portAcceptance = "packets to node ports are not let in to kube-proxy's sockets"
+	healthCheck    = "health checks of load balancers are not let in"
+	ranges         = "loadBalancerSourceRanges do not hold"
+	reserved       = "unused ports of Service addresses reach the node's own processes"
+	loopback       = "the node's loopback addresses are not protected from its neighbours"
 )
 
 // jumps are those of all versions and modes, by table and hook.
 var jumps = []Jump{
 	{"nat", netfilter.Prerouting, "KUBE-SERVICES", translation, "iptables ipvs", 0, 0},
+	{"nat", netfilter.Prerouting, PortalsContainer, translation, "userspace", 0, 0},
+	{"nat", netfilter.Prerouting, NodePortContainer, translation, "userspace", 0, 0},
 	{"nat", netfilter.Output, "KUBE-SERVICES", translation, "iptables ipvs", 0, 0},
+	{"nat", netfilter.Output, PortalsHost, translation, "userspace", 0, 0},
+	{"nat", netfilter.Output, NodePortHost, translation, "userspace", 0, 0},
 	{"nat", netfilter.Postrouting, "KUBE-POSTROUTING", masquerade, "iptables ipvs", 0, 0},
 
 	{"filter", netfilter.Input, "KUBE-EXTERNAL-SERVICES", refusal, "iptables", 0, 0},
 	{"filter", netfilter.Input, "KUBE-FIREWALL", loopback, "", 0, 0},
 	{"filter", netfilter.Input, "KUBE-IPVS-FILTER", reserved, "ipvs", 26, 0},
 	{"filter", netfilter.Input, "KUBE-NODE-PORT", healthCheck, "ipvs", 21, 0},
+	{"filter", netfilter.Input, "KUBE-NODEPORT-NON-LOCAL", portAcceptance, "userspace", 0, 0},
 	{"filter", netfilter.Input, "KUBE-NODEPORTS", healthCheck, "iptables", 21, 0},
 	{"filter", netfilter.Input, "KUBE-PROXY-FIREWALL", ranges, "iptables ipvs", 25, 0},
 	{"filter", netfilter.Input, "KUBE-SERVICES", refusal, "iptables", 13, 19},

@@ -17,17 +17,15 @@ type WantedEntry struct {
 }
 
 // NFTEntries are the entries of the shared sets and maps that a service port asks for (syncProxyRules of
-// pkg/proxy/nftables/proxier.go, 1.31 to 1.36). Entries of nodeport-ips belong to the node and are not among them; those
-// of firewall-ips are from 1.30 on, those of hairpin-connections from 1.36.
+// pkg/proxy/nftables/proxier.go, 1.29 to 1.36). Those of nodeport-ips are the node's, and asked for by every port that
+// has a node port; those of firewall-ips are from 1.30 on, those of cluster-ips from 1.31, those of hairpin-connections from 1.36.
 func NFTEntries(sp *intent.ServicePort, p *traits.Proxy) []WantedEntry {
 	var out []WantedEntry
 	proto := ProtocolNumber(sp.Protocol)
 	key := sp.Key()
 	add := func(set string, v *nft.Verdict, comment string, parts ...[]byte) {
 		e := nft.Entry{Start: join(parts), Verdict: v}
-		if comment != "" && !p.Within(0, 30) {
-			e.Comment = comment
-		}
+		e.Comment = comment
 		out = append(out, WantedEntry{set, e, sp})
 	}
 	serves := len(sp.Usable) > 0
@@ -55,7 +53,9 @@ func NFTEntries(sp *intent.ServicePort, p *traits.Proxy) []WantedEntry {
 		addr, port := f.Addr.AsSlice(), []byte{byte(f.Port >> 8), byte(f.Port)}
 		switch f.Kind {
 		case intent.ClusterIP:
-			add(NFTClusterIPs, nil, "", addr)
+			if p.Within(31, 0) {
+				add(NFTClusterIPs, nil, "", addr)
+			}
 			if inside {
 				add(NFTServiceIPs, to(internal), "", addr, []byte{proto}, port)
 			} else {
@@ -70,6 +70,10 @@ func NFTEntries(sp *intent.ServicePort, p *traits.Proxy) []WantedEntry {
 			}
 			if f.Kind == intent.LoadBalancer && len(sp.SourceRanges) > 0 && !p.Within(0, 29) {
 				add(NFTFirewallIPs, to(NFTFirewallName(key, sp.Protocol)), "", addr, []byte{proto}, port)
+			}
+		case intent.NodePort:
+			if !f.Addr.IsLoopback() {
+				add(NFTNodePortIPs, nil, "", addr)
 			}
 		}
 	}

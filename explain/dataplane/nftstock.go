@@ -23,17 +23,24 @@ var nftStock = []struct {
 	{NFTStockRule{"services", "vmap @service-nodeports"}, 0, 0},
 	{NFTStockRule{"masquerading", "masquerade"}, 0, 0},
 	{NFTStockRule{"masquerading", "masquerade @hairpin-connections"}, 36, 0},
-	{NFTStockRule{"service-endpoints-check", "vmap @no-endpoint-services"}, 0, 0},
-	{NFTStockRule{"nodeport-endpoints-check", "vmap @no-endpoint-nodeports"}, 0, 0},
+	{NFTStockRule{"service-endpoints-check", "vmap @no-endpoint-services"}, 30, 0},
+	{NFTStockRule{"nodeport-endpoints-check", "vmap @no-endpoint-nodeports"}, 30, 0},
 	{NFTStockRule{"firewall-check", "vmap @firewall-ips"}, 30, 0},
-	{NFTStockRule{"cluster-ips-check", "reject @cluster-ips"}, 30, 0},
+	{NFTStockRule{"cluster-ips-check", "reject @cluster-ips"}, 31, 0},
 	{NFTStockRule{"reject-chain", "reject"}, 0, 0},
-	{NFTStockRule{"filter-input", "jump nodeport-endpoints-check"}, 0, 0},
-	{NFTStockRule{"filter-input", "jump service-endpoints-check"}, 0, 0},
-	{NFTStockRule{"filter-forward", "jump service-endpoints-check"}, 0, 0},
-	{NFTStockRule{"filter-output", "jump service-endpoints-check"}, 0, 0},
-	{NFTStockRule{"filter-forward", "jump cluster-ips-check"}, 34, 0},
+	{NFTStockRule{"endpoints-check", "vmap @no-endpoint-services"}, 0, 29},
+	{NFTStockRule{"endpoints-check", "vmap @no-endpoint-nodeports"}, 0, 29},
+	{NFTStockRule{"filter-input", "jump endpoints-check"}, 0, 29},
+	{NFTStockRule{"filter-forward", "jump endpoints-check"}, 0, 29},
+	{NFTStockRule{"filter-output", "jump endpoints-check"}, 0, 29},
+	{NFTStockRule{"filter-input", "jump nodeport-endpoints-check"}, 30, 0},
+	{NFTStockRule{"filter-input", "jump service-endpoints-check"}, 30, 0},
+	{NFTStockRule{"filter-forward", "jump service-endpoints-check"}, 30, 0},
+	{NFTStockRule{"filter-output", "jump service-endpoints-check"}, 30, 0},
+	{NFTStockRule{"filter-forward", "jump cluster-ips-check"}, 31, 0},
 	{NFTStockRule{"filter-output", "jump cluster-ips-check"}, 34, 0},
+	{NFTStockRule{"filter-output-post-dnat", "jump cluster-ips-check"}, 31, 32},
+	{NFTStockRule{"filter-prerouting", "jump firewall-check"}, 30, 32},
 	{NFTStockRule{"filter-prerouting-pre-dnat", "jump firewall-check"}, 34, 0},
 	{NFTStockRule{"filter-output-pre-dnat", "jump firewall-check"}, 34, 0},
 }
@@ -44,6 +51,39 @@ func NFTStock(within func(oldest, newest int) bool) []NFTStockRule {
 	for _, s := range nftStock {
 		if within(s.oldest, s.newest) {
 			out = append(out, s.NFTStockRule)
+		}
+	}
+	return out
+}
+
+// NFTStockBase is where kube-proxy hooks one of its chains in, whatever Services there are.
+type NFTStockBase struct {
+	Chain, Type, Hook string
+	Priority          int
+}
+
+// nftBases are the base chains of nftables mode, with the minor releases that have them so (nftablesBaseChains of
+// pkg/proxy/nftables/proxier.go). Those for filtering stood before translation up to some patch release of 1.33.
+var nftBases = []struct {
+	NFTStockBase
+	oldest, newest int
+}{
+	{NFTStockBase{"nat-prerouting", "nat", "prerouting", -100}, 0, 0},
+	{NFTStockBase{"nat-output", "nat", "output", -100}, 0, 0},
+	{NFTStockBase{"nat-postrouting", "nat", "postrouting", 100}, 0, 0},
+	{NFTStockBase{"filter-prerouting-pre-dnat", "filter", "prerouting", -110}, 34, 0},
+	{NFTStockBase{"filter-output-pre-dnat", "filter", "output", -110}, 34, 0},
+	{NFTStockBase{"filter-input", "filter", "input", 0}, 34, 0},
+	{NFTStockBase{"filter-forward", "filter", "forward", 0}, 34, 0},
+	{NFTStockBase{"filter-output", "filter", "output", 0}, 34, 0},
+}
+
+// NFTStockBases are the base chains that a proxy surely has so. within is traits.Proxy.Within.
+func NFTStockBases(within func(oldest, newest int) bool) []NFTStockBase {
+	var out []NFTStockBase
+	for _, b := range nftBases {
+		if within(b.oldest, b.newest) {
+			out = append(out, b.NFTStockBase)
 		}
 	}
 	return out

@@ -12,19 +12,24 @@ import (
 // endpoints of the node, as externalTrafficPolicy Local does.
 const preservesDestination = "preserve-destination"
 
-// chooseForHNS fills the lists for kernelspace mode, as syncProxyRules of pkg/proxy/winkernel does: Cluster holds the
-// endpoints that are made backends at all, Local those of them on this node. There is no topology.
+// chooseForHNS fills the lists for kernelspace mode.
+func (b *planner) chooseForHNS(svc *corev1.Service, sp *ServicePort) {
+	sp.LocalDestination = svc.Annotations[preservesDestination] == "true"
+	sp.forHNS()
+}
+
+// forHNS fills the lists as syncProxyRules of pkg/proxy/winkernel does: Cluster holds the endpoints that are made
+// backends at all, Local those of them on this node. There is no topology.
 //
 // A Service with a load balancer address falls back to endpoints that still serve while they terminate; where none
 // serves either, all that there are stay, ready or not. Under externalTrafficPolicy Local only this node's endpoints are
 // asked about that.
-func (b *planner) chooseForHNS(svc *corev1.Service, sp *ServicePort) {
-	sp.LocalDestination = svc.Annotations[preservesDestination] == "true"
-	leaving, serving := sp.windDown()
-	fallsBack := hasKind(sp.Frontends, LoadBalancer)
-	sp.Cluster = sp.where(func(e *Endpoint) bool {
+func (s *ServicePort) forHNS() {
+	leaving, serving := s.windDown()
+	fallsBack := hasKind(s.Frontends, LoadBalancer)
+	s.Cluster = s.where(func(e *Endpoint) bool {
 		switch {
-		case sp.InternalLocal && sp.ExternalLocal && !e.Local:
+		case s.InternalLocal && s.ExternalLocal && !e.Local:
 			return false
 		case !fallsBack:
 			return e.Ready && e.Serving
@@ -34,12 +39,13 @@ func (b *planner) chooseForHNS(svc *corev1.Service, sp *ServicePort) {
 			return e.Serving && (e.Ready || leaving)
 		}
 	})
-	for _, i := range sp.Cluster {
-		if sp.Endpoints[i].Local {
-			sp.Local = append(sp.Local, i)
+	s.Local = nil
+	for _, i := range s.Cluster {
+		if s.Endpoints[i].Local {
+			s.Local = append(s.Local, i)
 		}
 	}
-	sp.Usable = sp.Cluster
+	s.Usable = s.Cluster
 }
 
 // windDown says of the endpoints whether all that may be used are terminating, and whether any still serves. Under
@@ -60,33 +66,36 @@ func (s *ServicePort) windDown() (leaving, serving bool) {
 // kernelspace is what kernelspace mode on Windows does: a load balancer of HNS for each frontend, the same for every
 // client, and none at all where it would have no endpoint.
 func (q question) kernelspace() Outcome {
-	out := q.balanced(true)
-	local := q.f.Kind != ClusterIP && (q.sp.ExternalLocal || q.sp.LocalDestination)
-	if !local || q.sp.dsr == yes {
+	out := q.balanced()
+	if q.sp.dsr == yes || !q.sp.ExternalLocal && !q.sp.LocalDestination {
 		return out
 	}
 	// Without direct server return in HNS kube-proxy takes externalTrafficPolicy for Cluster and ignores the annotation.
-	if other := q.balanced(false); !other.same(out) {
+	sp := *q.sp
+	sp.ExternalLocal, sp.LocalDestination = false, false
+	sp.forHNS()
+	q.sp = &sp
+	if other := q.balanced(); !other.same(out) {
 		other.Condition = "HNS of this Windows does not support direct server return"
 		out.Alternative = &other
 	}
 	return out
 }
 
-// balanced is the load balancer for the frontend; heedLocal is false where HNS cannot keep to the node's endpoints.
-func (q question) balanced(heedLocal bool) Outcome {
+// balanced is the load balancer for the frontend.
+func (q question) balanced() Outcome {
 	backends, because := q.sp.Cluster, "any ready endpoint"
 	switch onNode := fmt.Sprintf("the endpoints on %s", q.node()); {
 	case q.f.Kind == ClusterIP && q.sp.InternalLocal:
 		backends, because = q.sp.Local, "internalTrafficPolicy is Local: "+onNode
-	case q.f.Kind == ClusterIP || !heedLocal:
+	case q.f.Kind == ClusterIP:
 	case q.sp.ExternalLocal:
 		backends, because = q.sp.Local, "externalTrafficPolicy is Local: "+onNode
 	case q.sp.LocalDestination && q.f.Kind != ExternalIP:
 		backends, because = q.sp.Local, "the annotation "+preservesDestination+" is set: "+onNode
 	}
-	if q.f.Kind == NodePort || q.f.Kind == ExternalIP {
-		if leaving, serving := q.sp.windDown(); hasKind(q.sp.Frontends, LoadBalancer) && (leaving || !serving) {
+	if hasKind(q.sp.Frontends, LoadBalancer) && (q.f.Kind == NodePort || q.f.Kind == ExternalIP) {
+		if leaving, serving := q.sp.windDown(); leaving || !serving {
 			return Outcome{Result: resultNoMatch, Because: "no endpoint is ready that does not terminate: kube-proxy makes no load balancer in HNS for node ports and external IPs then"}
 		}
 	}

@@ -29,10 +29,12 @@ func TestNFTables(t *testing.T) {
 		{"ETP Local, none here", []string{"1.33.6", "1.34", "1.36", ""}, local, elsewhere, []cell{
 			{outsider, NodePort, "drop"}, {outsider, LoadBalancer, "drop"}, {localPod, LoadBalancer, there}, {theNode, NodePort, thereMasq}}},
 		{"ETP Local, none here: dropped before translation", []string{"1.30", "1.32", "1.33.0", "1.33.5"}, local, elsewhere, []cell{
-			{outsider, NodePort, "drop"}, {localPod, LoadBalancer, "drop"}, {theNode, NodePort, "drop"}}},
+			{outsider, NodePort, "drop"}, {localPod, LoadBalancer, there}, {theNode, LoadBalancer, "drop"}, {theNode, NodePort, thereMasq}}},
 		{"ETP Local, none here: the node's own dropped", []string{"1.29"}, local, elsewhere, []cell{
 			{outsider, NodePort, "drop"}, {localPod, LoadBalancer, there}, {theNode, NodePort, "drop"}}},
-		{"source ranges", []string{"1.29", "1.36"}, []func(*corev1.Service){loadBalancer, ranges("203.0.113.0/24")}, bothSides, []cell{
+		{"source ranges, for the node's own connections only", []string{"1.29"}, []func(*corev1.Service){loadBalancer, ranges("203.0.113.0/24")}, bothSides, []cell{
+			{localPod, LoadBalancer, allMasq}, {theNode, LoadBalancer, "drop"}, {localPod, NodePort, allMasq}}},
+		{"source ranges", []string{"1.30", "1.36"}, []func(*corev1.Service){loadBalancer, ranges("203.0.113.0/24")}, bothSides, []cell{
 			{outsider, LoadBalancer, allMasq}, {localPod, LoadBalancer, "drop"}, {theNode, LoadBalancer, "drop"}, {localPod, NodePort, allMasq}}},
 	}
 	for _, tt := range tests {
@@ -45,8 +47,8 @@ func TestNFTables(t *testing.T) {
 	p := proxy("1.33")
 	p.Mode = "nftables"
 	sp := plan(t, p, service(local...), elsewhere...)
-	out := sp.Intend(at(t, sp, LoadBalancer), localPod, p)
-	if got := show(sp, out); got != there || out.Alternative == nil || out.Alternative.Result != "drop" {
+	out := sp.Intend(at(t, sp, LoadBalancer), theNode, p)
+	if got := show(sp, out); got != thereMasq || out.Alternative == nil || out.Alternative.Result != "drop" {
 		t.Errorf("1.33 of unknown patch level: got %s, alternative %+v", got, out.Alternative)
 	}
 }

@@ -64,7 +64,7 @@ func TestVersionMatrix(t *testing.T) {
 		15: {localShortcutForNode},
 		19: {readsSlices, externalIPPolicy},
 		20: {loadBalancerRejectOutside, externalRejectForwarded},
-		21: {keepsUnready, plainExternalIP},
+		21: {keepsUnready, plainExternalIP, readsSlicesOnWindows},
 		22: {nodeNameOnly, internalPolicy},
 		23: {healthCheckOnNodePortAddr},
 		24: {twoLists, zoneHints, externalChains, ipvsClusterFallback},

@@ -14,7 +14,7 @@ import (
 // indexEndpoints sorts what the proxy reads endpoints from by Service. It is true when there is nothing to
 // read from, so that no endpoint is known.
 func (b *planner) indexEndpoints() (unknown bool) {
-	useSlices := b.release.does(readsSlices)
+	useSlices := b.readsSlices()
 	haveSlices := len(b.in.Slices) > 0 || b.in.SlicesRead
 	switch {
 	case !haveSlices && len(b.in.Endpoints) == 0:
@@ -25,7 +25,7 @@ func (b *planner) indexEndpoints() (unknown bool) {
 		b.note(Note{Kind: NoteEndpointsAsSource, Text: "the evidence holds no EndpointSlices: Endpoints stand in for them, without conditions, zones and hints"})
 	case !useSlices && len(b.in.Endpoints) == 0:
 		useSlices = true
-		b.note(Note{Kind: NoteSlicesAsSource, Text: "kube-proxy up to 1.18 reads Endpoints; the evidence holds none, EndpointSlices stand in for them"})
+		b.note(Note{Kind: NoteSlicesAsSource, Text: b.endpointsReader() + " reads Endpoints; the evidence holds none, EndpointSlices stand in for them"})
 	}
 	b.slices = map[serviceKey][]*discoveryv1.EndpointSlice{}
 	b.legacy = map[serviceKey][]*corev1.Endpoints{}
@@ -48,6 +48,29 @@ func (b *planner) indexEndpoints() (unknown bool) {
 		slices.SortStableFunc(of, func(x, y *discoveryv1.EndpointSlice) int { return cmp.Compare(x.Name, y.Name) })
 	}
 	return false
+}
+
+// readsSlices says whether the proxy reads EndpointSlices: never in userspace mode, and on Windows two releases later
+// than on Linux (WindowsEndpointSliceProxying).
+func (b *planner) readsSlices() bool {
+	switch b.in.Proxy.Mode {
+	case modeUserspace:
+		return false
+	case modeKernelspace:
+		return b.release.does(readsSlicesOnWindows)
+	}
+	return b.release.does(readsSlices)
+}
+
+// endpointsReader names the proxies that read Endpoints.
+func (b *planner) endpointsReader() string {
+	switch b.in.Proxy.Mode {
+	case modeUserspace:
+		return "kube-proxy in userspace mode"
+	case modeKernelspace:
+		return "kube-proxy up to 1.20 on Windows"
+	}
+	return "kube-proxy up to 1.18"
 }
 
 // readable says whether the proxy sees a slice and finds a Service's name on it.

@@ -62,6 +62,8 @@ func (q question) roundRobin() string {
 	switch n := len(q.sp.Cluster); {
 	case n == 0:
 		return taken + " and closes it: the port has no ready endpoint"
+	case n == 1:
+		return taken + " and makes one to the ready endpoint"
 	case q.sp.AffinitySeconds > 0:
 		return fmt.Sprintf("%s and makes one to the endpoint that the client had before, or to the next of %d ready ones in turn", taken, n)
 	default:

@@ -13,6 +13,7 @@ type behaviour int
 // The behaviours. Feature gates count as what they are by default.
 const (
 	readsSlices               behaviour = iota // EndpointSlices instead of Endpoints (default on Linux 1.19)
+	readsSlicesOnWindows                       // the same on Windows (WindowsEndpointSliceProxying)
 	keepsUnready                               // endpoints that are not ready stay in the list
 	nodeNameOnly                               // the hostname in an endpoint's topology no longer stands for its node
 	notTerminatingWins                         // of two copies of an address, one that is not terminating replaces the other
@@ -44,6 +45,7 @@ const (
 // behaviours says in which minor versions of Kubernetes 1 a behaviour is found.
 var behaviours = [...]int{
 	readsSlices:               19,
+	readsSlicesOnWindows:      21,
 	keepsUnready:              21,
 	nodeNameOnly:              22,
 	notTerminatingWins:        36,

@@ -310,27 +310,28 @@ func (r *run) nftFind(at *nftPlace, e nft.Expr, key value, x *progress) (entry *
 // inChanging looks a key up in a set that rules change: what the walk itself did to it counts before what was captured.
 // A new client is in no such set.
 func (r *run) inChanging(at *nftPlace, set *nft.Set, data []byte, key value, x *progress) (*nft.Entry, string) {
-	name := setMember(at.nft.table, set.Name, key.data)
-	for _, u := range slices.Backward(x.state.p.Recent) {
-		if u.List != name || key.open() {
-			continue
-		}
-		if u.Removed {
+	if key.open() {
+		if r.Kernel.NewClient {
 			return nil, ""
 		}
-		// What an entry that is there already leads to, adding it again does not change (nft_dynset_eval).
-		if e := set.Find(data); e != nil && !r.Kernel.NewClient {
-			return e, ""
-		}
-		return &nft.Entry{Start: data, Data: []byte(u.Data)}, ""
-	}
-	if r.Kernel.NewClient {
-		return nil, ""
-	}
-	if key.open() {
 		return nil, key.why
 	}
-	return set.Find(data), ""
+	var entry *nft.Entry
+	if !r.Kernel.NewClient {
+		entry = set.Find(data)
+	}
+	name := setMember(at.nft.table, set.Name, key.data)
+	for _, u := range x.state.p.Recent {
+		switch {
+		case u.List != name:
+		case u.Removed:
+			entry = nil
+		case entry == nil || entry.CatchAll:
+			// What an entry that is there already leads to, adding it again does not change (nft_dynset_eval).
+			entry = &nft.Entry{Start: data, Data: []byte(u.Data)}
+		}
+	}
+	return entry, ""
 }
 
 // fit lays a key out as a set's entries are.

@@ -61,7 +61,21 @@ func (r *run) nftStatement(at *nftPlace, st nft.Statement, x progress, over func
 	switch st := st.(type) {
 	case *nft.Match:
 		return r.nftMatch(at, st, x, over)
-	case *nft.Counter, *nft.Passing, *nft.ObjectRef:
+	case *nft.Counter:
+		return goOn
+	case *nft.Passing:
+		if st.Name != "synproxy" {
+			return goOn
+		}
+		return synproxy(x, over, leave)
+	case *nft.ObjectRef:
+		m, ok := st.Map.(*nft.MapExpr)
+		switch {
+		case st.Kind == "synproxy":
+			return synproxy(x, over, leave)
+		case ok:
+			return r.nftObject(at, m, x, over)
+		}
 		return goOn
 	case *nft.Verdict:
 		r.nftVerdict(at, st, x, over, left)
@@ -207,6 +221,35 @@ func (r *run) nftVerdictMap(at *nftPlace, st *nft.VerdictMap, v evaluated, over 
 	}
 }
 
+// synproxy keeps what begins a connection of TCP, and answers in the place of the server; for other packets the rule
+// ends (nft_synproxy_do_eval).
+func synproxy(x progress, over func(progress), leave func(how, Target, string) []progress) []progress {
+	if x.state.p.Proto != ProtoTCP {
+		over(x)
+		return nil
+	}
+	return leave(stolen, Unreadable{Name: "synproxy"}, "the kernel answers in the place of the server (synproxy), and connects to it once the client has shown that it is there")
+}
+
+// nftObject looks up which named object counts a packet or limits it. Without an entry for the packet the rule ends
+// (nft_objref_map_eval).
+func (r *run) nftObject(at *nftPlace, m *nft.MapExpr, x progress, over func(progress)) []progress {
+	var out []progress
+	for _, v := range r.nftEval(at, m.Key, x) {
+		y := v.progress
+		entry, why := r.nftFind(at, m.Map, v.value, &y)
+		switch {
+		case why != "":
+			out = append(out, r.perhaps(at, y, over, "object", "a map of objects has an entry for the packet", "no map of objects has an entry for the packet", why, false)...)
+		case entry == nil:
+			over(y)
+		default:
+			out = append(out, y)
+		}
+	}
+	return out
+}
+
 // nftAssign sets a mark, or a field that no walk looks at.
 func (r *run) nftAssign(at *nftPlace, st *nft.Assign, x progress, over func(progress), lose func(string) []progress) []progress {
 	var set func(p *Packet, v uint32)
@@ -218,11 +261,11 @@ func (r *run) nftAssign(at *nftPlace, st *nft.Assign, x progress, over func(prog
 	case *nft.CT:
 		switch to.Key {
 		case "mark":
-			if !x.state.p.tracked() {
-				over(x)
-				return nil
+			set = func(p *Packet, v uint32) {
+				if p.tracked() { // otherwise there is nothing to set, and the rule goes on (nft_ct_set_eval)
+					p.CTMark = v
+				}
 			}
-			set = func(p *Packet, v uint32) { p.CTMark = v }
 		case "zone":
 			if x.template || x.begun {
 				return []progress{x}
@@ -293,8 +336,16 @@ func (r *run) nftUpdate(at *nftPlace, st *nft.SetUpdate, x progress, over func(p
 		} else {
 			p := &x.state.p
 			u := RecentUpdate{List: setMember(at.nft.table, st.Set, v.data), Removed: st.Op == "delete"}
-			if c, ok := st.Data.(*nft.Const); ok {
-				u.Data = string(c.Data)
+			if st.Data != nil {
+				d := r.nftEval(at, st.Data, x)[0].value // a choice by chance is made elsewhere
+				switch {
+				case d.none:
+					over(x)
+					continue
+				case d.open():
+					x.state = x.note("what rule %d of %s puts into map %s is not known: %s", at.index+1, at.chain.Name, st.Set, d.why)
+				}
+				u.Data = string(d.data)
 			}
 			p.Recent = append(p.Recent[:len(p.Recent):len(p.Recent)], u)
 			x.acted = true

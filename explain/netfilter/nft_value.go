@@ -438,7 +438,11 @@ func (r *run) meta(h Hook, p *Packet, key string) value {
 // bridge that it came from stays on that, and br_nf_post_routing does not say where it came in. (Routed packets have an
 // incoming interface in POSTROUTING since Linux 5.7.)
 func (r *run) incoming(h Hook, p *Packet) Iface {
-	if h == Postrouting && p.DNATed && p.In == p.Out && r.isBridge(p.In) {
+	changed := p.Dst != p.OrigDst
+	if p.Reply {
+		changed = p.SNATed
+	}
+	if h == Postrouting && changed && p.In == p.Out && r.isBridge(p.In) {
 		return NoIface
 	}
 	return p.In

@@ -13,6 +13,9 @@ import (
 // parseValue reads one value of a field from a word as nft prints it, without quotes: a number, a word of the type, an
 // address.
 func parseValue(f Field, s string) ([]byte, error) {
+	if len(s) > longestQuote {
+		return nil, fmt.Errorf("%q is no %s", shorten(s), f.Type)
+	}
 	t := typeOf(f.Type)
 	if v, ok := t.wordValue(s); ok {
 		return fitted(v, f)

@@ -24,7 +24,7 @@ func ParseJSON(data []byte, file string) (*Ruleset, error) {
 		rs:    &Ruleset{File: file},
 		s:     jsonScanner{doc: doc},
 		lined: strings.Contains(strings.TrimSpace(doc), "\n"),
-		names: make(map[string]string),
+		names: make(map[string]string), tables: make(tableIndex),
 	}
 	j.documents()
 	j.finish()
@@ -43,9 +43,10 @@ type jsonReader struct {
 	// lined is set where the document has lines; line is that of the object which is read, else 0.
 	lined bool
 	line  int
-	found bool
-	table *Table
-	chain *Chain
+	found  bool
+	tables tableIndex
+	table  *Table
+	chain  *Chain
 	// names are those that many rules share, so that they do not keep the document alive.
 	names map[string]string
 	// pending are sets whose elements wait until rules say how wide they are.
@@ -72,7 +73,39 @@ func (j *jsonReader) name(s string) string {
 }
 
 func (j *jsonReader) problem(text, format string, args ...any) {
-	j.rs.Problems = append(j.rs.Problems, Problem{Line: j.line, Text: shorten(text), Why: fmt.Sprintf(format, args...)})
+	j.rs.addProblem(Problem{Line: j.line, Text: shorten(text), Why: fmt.Sprintf(format, args...)})
+}
+
+// maxProblems bounds what is told of a text that is no capture at all.
+const maxProblems = 1000
+
+func (r *Ruleset) addProblem(p Problem) {
+	switch n := len(r.Problems); {
+	case n < maxProblems:
+		r.Problems = append(r.Problems, p)
+	case n == maxProblems:
+		r.Problems = append(r.Problems, Problem{Line: p.Line, Text: p.Text, Why: "more problems are not listed; the first is: " + p.Why})
+	}
+}
+
+// tableIndex finds tables of a ruleset that is being read.
+type tableIndex map[tableName]*Table
+
+type tableName struct {
+	family Family
+	name   string
+}
+
+// of is the table of a family and name, added when there is none.
+func (x tableIndex) of(r *Ruleset, f Family, name string) (t *Table, isNew bool) {
+	key := tableName{f, name}
+	if t := x[key]; t != nil {
+		return t, false
+	}
+	t = &Table{Family: f, Name: name}
+	r.Tables = append(r.Tables, t)
+	x[key] = t
+	return t, true
 }
 
 // longestQuote bounds the text of a problem, in bytes.
@@ -242,9 +275,8 @@ func (j *jsonReader) within(v jsonValue, member string) *Table {
 		return nil
 	}
 	j.found = true
-	t := j.rs.Table(family, name)
-	if t == nil {
-		t = j.rs.AddTable(Family(j.name(string(family))), j.name(name))
+	t, isNew := j.tables.of(j.rs, Family(j.name(string(family))), j.name(name))
+	if isNew {
 		t.Line = j.line
 	}
 	j.table, j.chain = t, nil
@@ -421,10 +453,14 @@ func finishRule(t *Table, r *Rule) {
 
 // finish reads the elements that waited for the rules.
 func (j *jsonReader) finish() {
+	usages := make(map[*Table]map[string]usage)
 	for _, p := range j.pending {
-		key, data := p.table.usage(p.set)
-		p.set.Key = known(p.set.Key, key)
-		p.set.Data = known(p.set.Data, data)
+		if usages[p.table] == nil {
+			usages[p.table] = p.table.usages()
+		}
+		u := usages[p.table][p.set.Name]
+		p.set.Key = known(p.set.Key, u.key)
+		p.set.Data = known(p.set.Data, u.data)
 		j.line = p.line
 		j.table = p.table
 		s := jsonScanner{doc: p.elems}
@@ -449,27 +485,31 @@ func known(fields, used []Field) []Field {
 	return out
 }
 
-// usage is what the table's first rule that uses a set compares it with and takes its data for.
-func (t *Table) usage(s *Set) (key, data []Field) {
-	is := func(e Expr) bool {
-		r, ok := e.(SetRef)
-		return ok && r.Name == s.Name
-	}
-	use := func(k Expr) {
-		if key == nil {
-			key = t.ExpressionFields(k)
+// usage is what rules compare the keys of a set with, and what they take its data for.
+type usage struct{ key, data []Field }
+
+// usages are those of the sets that the table's rules name.
+func (t *Table) usages() map[string]usage {
+	all := make(map[string]usage)
+	used := func(e, key Expr, data []Field) {
+		s, ok := e.(SetRef)
+		if !ok {
+			return
 		}
+		u := all[s.Name]
+		if u.key == nil {
+			u.key = t.ExpressionFields(key)
+		}
+		if u.data == nil {
+			u.data = data
+		}
+		all[s.Name] = u
 	}
 	var within func(e Expr, want []Field)
 	within = func(e Expr, want []Field) {
 		switch e := e.(type) {
 		case *MapExpr:
-			if is(e.Map) {
-				use(e.Key)
-				if data == nil {
-					data = want
-				}
-			}
+			used(e.Map, e.Key, want)
 		case *Binary:
 			within(e.Left, want)
 			within(e.Right, want)
@@ -480,20 +520,15 @@ func (t *Table) usage(s *Set) (key, data []Field) {
 			for _, st := range r.Statements {
 				switch st := st.(type) {
 				case *Match:
-					if is(st.Right) {
-						use(st.Left)
-					}
+					used(st.Right, st.Left, nil)
 				case *VerdictMap:
-					if is(st.Map) {
-						use(st.Key)
-					}
+					used(st.Map, st.Key, nil)
 				case *SetUpdate:
-					if st.Set == s.Name {
-						use(st.Key)
-						if st.Data != nil && data == nil {
-							data = t.ExpressionFields(st.Data)
-						}
+					var data []Field
+					if st.Data != nil {
+						data = t.ExpressionFields(st.Data)
 					}
+					used(SetRef{st.Set}, st.Key, data)
 				case *Assign:
 					within(st.Value, t.ExpressionFields(st.To))
 				case *ObjectRef:
@@ -502,5 +537,5 @@ func (t *Table) usage(s *Set) (key, data []Field) {
 			}
 		}
 	}
-	return key, data
+	return all
 }

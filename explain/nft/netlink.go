@@ -77,13 +77,8 @@ type netlinkTable struct {
 	inOrder []*netlinkSet
 }
 
-// maxProblems bounds what is said of a capture of which nothing can be read.
-const maxProblems = 1000
-
 func (d *netlinkDecoder) problem(what, why string) {
-	if len(d.out.Problems) < maxProblems {
-		d.out.Problems = append(d.out.Problems, Problem{Text: what, Why: why})
-	}
+	d.out.addProblem(Problem{Text: what, Why: why})
 }
 
 // message reads one message.
@@ -137,7 +132,9 @@ func (d *netlinkDecoder) addTable(f Family, number byte, a *attributes) {
 	note := parseNotes(a[nftaTableUserdata])
 	t := &netlinkTable{Table: d.out.AddTable(f, name), sets: map[string]*netlinkSet{}}
 	t.Handle, t.Comment = a.u64(nftaTableHandle), note.comment(0) // NFTNL_UDATA_TABLE_COMMENT
-	t.Dormant, t.Owner = a.u32(nftaTableFlags)&nftTableDormant != 0, a.u32(nftaTableFlags)&nftTableOwner != 0
+	flags := a.u32(nftaTableFlags)
+	t.Dormant, t.Owner = flags&nftTableDormant != 0, flags&nftTableOwner != 0
+	t.Unclear = flags&^(nftTableDormant|nftTableOwner|nftTablePersist) != 0
 	if d.tables[f] == nil {
 		d.tables[f] = map[string]*netlinkTable{}
 	}

@@ -36,6 +36,7 @@ const (
 
 	nftTableDormant = 1
 	nftTableOwner   = 2
+	nftTablePersist = 4 // of a table with an owner, which it outlives
 )
 
 // Chains (NFTA_CHAIN_*, NFTA_HOOK_*, NFT_CHAIN_*).

@@ -214,7 +214,7 @@ func asListed(t *testing.T, text, name string) {
 	}
 	noProblems(t, r)
 	got := r.String()
-	if diff := cmp.Diff(strings.Split(lasting(want), "\n"), strings.Split(lasting(got), "\n")); diff != "" {
+	if diff := cmp.Diff(strings.Split(lasting(meant(want)), "\n"), strings.Split(lasting(got), "\n")); diff != "" {
 		t.Errorf("nft (-) and the messages (+):\n%s", diff)
 	}
 	sameAsText(t, r, got)
@@ -226,9 +226,7 @@ func asListed(t *testing.T, text, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := sameRulesets(asJSONSays(parseJSON(t, json, "nft.json")), asJSONSays(fresh)); diff != "" {
-		t.Errorf("JSON (-) and the messages (+) are read as different data:\n%s", diff)
-	}
+	sameAsJSON(t, fresh, parseJSON(t, json, "nft.json"))
 	if filepath.Base(filepath.Dir(name)) != "netlink" {
 		return
 	}
@@ -240,7 +238,55 @@ func asListed(t *testing.T, text, name string) {
 		}
 		return
 	}
-	if diff := sameRulesets(parseNetlink(t, name), r); diff != "" {
+	old := parseNetlink(t, name)
+	inlineInOrder(old)
+	if diff := sameRulesets(old, r); diff != "" {
 		t.Errorf("the recorded messages (-) and those of this kernel (+) are read as different data (make them anew with UPDATE_NETLINK=1):\n%s", diff)
+	}
+}
+
+// TestNetlinkKeeps: nft 1.0.6 leaves out or rewrites some comparisons that say more than what it prints. Those stay as
+// the kernel makes them.
+func TestNetlinkKeeps(t *testing.T) {
+	for _, tt := range []struct{ family, rule, want string }{
+		// Of the first header behind, where the port is looked for behind all of them.
+		{"ip6", "ip6 nexthdr tcp tcp dport 80", "ip6 nexthdr tcp tcp dport 80"},
+		{"ip6", "ip6 nexthdr tcp tcp option maxseg size 1", "ip6 nexthdr tcp tcp option maxseg size 1"},
+		// Ports without a name of their protocol.
+		{"ip", "meta l4proto 47 th dport 22", "meta l4proto gre th dport 22"},
+		// The connection's protocol, not the packet's.
+		{"inet", "ct protocol tcp tcp dport 22", "ct protocol tcp tcp dport 22"},
+		// One comparison of four bytes, which holds where one of the ports is another.
+		{"ip", "tcp sport != 1 tcp dport != 2", "tcp sport . tcp dport != 1 . 2"},
+		// Two halves of no range.
+		{"ip", "tcp sport >= 1 tcp dport <= 5", "tcp sport >= 1 tcp dport <= 5"},
+		{"ip", "meta mark < 5 meta priority > 3", "meta mark < 0x00000005 meta priority > 0:3"},
+		{"inet", "meta nfproto ipv4 tcp dport 22 reject with tcp reset", "meta nfproto ipv4 tcp dport 22 reject with tcp reset"},
+		{"inet", "meta nfproto ipv4 meta l4proto tcp reject with tcp reset", "meta nfproto ipv4 meta l4proto tcp reject with tcp reset"},
+		{"ip", "ip saddr & 255.0.0.0 == 10.0.0.0", "ip saddr 10.0.0.0/8"},
+		{"ip", "ip saddr & 255.0.0.0 == 10.0.0.1", "ip saddr & 255.0.0.0 == 10.0.0.1"},
+		{"ip", "meta mark & 0xff000000 == 0x12000001", "meta mark & 0xff000000 == 0x12000001"},
+		{"ip", "iif 7777", "iif 7777"},
+	} {
+		t.Run(tt.family+" "+tt.rule, func(t *testing.T) {
+			inNamespace(t, func(t *testing.T) {
+				text := fmt.Sprintf("table %s t {\n\tchain c {\n\t\t%s\n\t}\n}\n", tt.family, tt.rule)
+				if _, err := nftCommand(t, text, "-f", "-"); err != nil {
+					t.Fatal(err)
+				}
+				listed, err := nftCommand(t, "", "list", "ruleset")
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := ParseNetlink(capture(t), "nft.nl")
+				if err != nil {
+					t.Fatal(err)
+				}
+				noProblems(t, r)
+				if got := r.Tables[0].Chains[0].Rules[0].Text; got != tt.want {
+					t.Errorf("%s\nwant %s\nnft says %s", got, tt.want, listed)
+				}
+			})
+		})
 	}
 }

@@ -145,8 +145,8 @@ func fibOperand(result, flags uint32) *operand {
 		return nil
 	}
 	if f.Exists {
-		// The kernel writes one byte (nft_fib_store_result).
-		o.typ = valueType{TypeBoolean, 8, false}
+		// The kernel writes one byte (nft_fib_store_result), and nft 1.0.6 compares four.
+		o.typ = valueType{TypeBoolean, 32, true}
 	}
 	return o
 }

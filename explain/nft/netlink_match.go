@@ -143,12 +143,19 @@ func (d *ruleDecoder) constant(typ valueType, data []byte) Expr {
 	case len(data) < size && !typ.host:
 		return &Prefix{&Const{typ.Type, padded(data, size)}, 8 * len(data)}
 	case typ.Type == TypeIfindex && len(data) == 4:
-		return &Const{typ.Type, d.interfaceName(inNetworkOrder(d.order, typ, data))}
+		index := inNetworkOrder(d.order, typ, data)
+		if name := d.interfaceName(index); name[0] != 0 {
+			return &Const{typ.Type, name}
+		}
+		return &Const{typ.Type, index}
+	case typ.Type == TypeBoolean:
+		size = 1
 	}
 	return &Const{typ.Type, wide(inNetworkOrder(d.order, typ, data), size)}
 }
 
-// interfaceName is the name of an interface in place of its index (see TypeIfindex).
+// interfaceName is the name of an interface in place of its index, with the index behind zeros where there is none (see
+// TypeIfindex).
 func (d *netlinkDecoder) interfaceName(index []byte) []byte {
 	if n, ok := number(index); ok && n>>32 == 0 {
 		if name := d.interfaces[uint32(n)]; name != "" {

@@ -56,7 +56,7 @@ func (s *netlinkSet) shiftedBy(one func([]byte) ([]byte, bool)) (*netlinkSet, bo
 	c := *s
 	set := Set{
 		Key: slices.Clone(s.Key), Data: s.Data, IsMap: s.IsMap, ObjectType: s.ObjectType, DataInterval: s.DataInterval,
-		Constant: s.Constant, Interval: s.Interval, Size: s.Size,
+		Interval: s.Interval,
 	}
 	for _, e := range s.Entries {
 		var ok, ok2 bool
@@ -100,7 +100,9 @@ func (d *netlinkDecoder) parseSet(t *netlinkTable, a *attributes) *netlinkSet {
 		s.Policy = "memory"
 	}
 	desc := parseAttributes(d.order, a[nftaSetDesc])
-	s.Size = int(desc.u32(nftaSetDescSize))
+	if !s.Constant { // else how many there are, and no limit
+		s.Size = int(desc.u32(nftaSetDescSize))
+	}
 	if n, ok := note.number(d.order, noteAutoMerge); ok {
 		s.AutoMerge = n != 0
 	}
@@ -147,6 +149,10 @@ func (d *netlinkDecoder) parseSet(t *netlinkTable, a *attributes) *netlinkSet {
 	}
 	if s.TypeofKey == nil {
 		s.TypeofData = nil
+	}
+	if s.anonymous {
+		// What every one of them is, and what no listing shows.
+		s.Constant, s.AutoMerge, s.Size, s.Policy, s.TypeofKey, s.TypeofData = false, false, 0, "", nil, nil
 	}
 	return s
 }
@@ -317,22 +323,25 @@ func (d *netlinkDecoder) nameInterfaces(s *netlinkSet) {
 // number, as they stand in memory (src/mergesort.c). The kernel hands them out in the order of a hash.
 func (d *netlinkDecoder) sort(s *netlinkSet) {
 	list := make([]sortedEntry, len(s.Entries))
-	for i, e := range s.Entries {
-		list[i] = sortedEntry{d.sortKey(s, e.Start), e}
+	for i := range s.Entries {
+		list[i] = sortedEntry{d.sortKey(s, s.Entries[i].Start), s.Entries[i].CatchAll, i}
 	}
-	for i, e := range mergeSorted(list) {
-		s.Entries[i] = e.Entry
+	out := make([]Entry, 0, len(list))
+	for _, e := range mergeSorted(list) {
+		out = append(out, s.Entries[e.at])
 	}
+	s.Entries = out
 }
 
 type sortedEntry struct {
-	by []byte
-	Entry
+	by       []byte
+	catchAll bool
+	at       int
 }
 
 func (a sortedEntry) before(b sortedEntry) bool {
-	if a.CatchAll || b.CatchAll {
-		return !a.CatchAll
+	if a.catchAll || b.catchAll {
+		return !a.catchAll
 	}
 	return cmp.Or(cmp.Compare(len(a.by), len(b.by)), bytes.Compare(a.by, b.by)) < 0
 }

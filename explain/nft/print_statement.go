@@ -110,7 +110,12 @@ func (p *printer) statement(s Statement) {
 			p.quoted(s.Name)
 		}
 	case *XT:
-		if s.Name != "" {
+		switch {
+		case s.Name == "":
+			// What nft translates to nothing, such as -m comment.
+		case s.Kind == "":
+			p.str("# xt_", s.Name)
+		default:
 			p.str("xt ", s.Kind, " ")
 			p.quoted(s.Name)
 		}

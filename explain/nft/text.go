@@ -17,7 +17,7 @@ import (
 //
 // An error says that there is nothing of nftables in the text; what could not be read stands in Ruleset.Problems.
 func ParseText(text, file string) (*Ruleset, error) {
-	r := textReader{rs: &Ruleset{File: file}, names: make(map[string]string)}
+	r := textReader{rs: &Ruleset{File: file}, names: make(map[string]string), tables: make(tableIndex)}
 	r.text, r.line = strings.TrimPrefix(text, "\ufeff"), 1
 	r.advance()
 	r.ruleset()
@@ -32,10 +32,13 @@ var errNoNFTText = errors.New("it is no listing of nft: there is no table in it"
 // textReader is the state of ParseText.
 type textReader struct {
 	tokens
-	rs    *Ruleset
-	table *Table
+	rs     *Ruleset
+	tables tableIndex
+	table  *Table
 	// names are those that many rules share, so that they do not keep the text alive.
 	names map[string]string
+	// lines is set where elements go on over ends of lines: in named sets.
+	lines bool
 	// depth of braces and parentheses that are open.
 	depth int
 	// inline counts the chains in braces, which a listing gives no name.
@@ -55,7 +58,7 @@ func (r *textReader) name(s string) string {
 }
 
 func (r *textReader) problem(line int, text, format string, args ...any) {
-	r.rs.Problems = append(r.rs.Problems, Problem{Line: r.lineOf(line), Text: shorten(text), Why: fmt.Sprintf(format, args...)})
+	r.rs.addProblem(Problem{Line: r.lineOf(line), Text: shorten(text), Why: fmt.Sprintf(format, args...)})
 }
 
 // lineOf is a line of the text as the capture counts it.
@@ -66,14 +69,14 @@ func (r *textReader) lineOf(line int) int {
 	return line
 }
 
-// lineText is the line of a token.
+// lineText is the line of a token, of long lines what stands around it.
 func (r *textReader) lineText(t token) string {
-	from := strings.LastIndexByte(r.text[:t.from], '\n') + 1
-	to := len(r.text)
-	if i := strings.IndexByte(r.text[t.from:], '\n'); i >= 0 {
-		to = t.from + i
+	from := t.from
+	for from > 0 && r.text[from-1] != '\n' && t.from-from < longestQuote/2 {
+		from--
 	}
-	return r.text[from:to]
+	line, _, _ := strings.Cut(r.text[from:min(len(r.text), from+2*longestQuote)], "\n")
+	return line
 }
 
 // unknown is the error for what stands here.
@@ -165,7 +168,11 @@ func (r *textReader) skipBlock() {
 // headsTable tells whether "table FAMILY NAME {" stands here at the beginning of a line.
 func (r *textReader) headsTable() bool {
 	look := r.tokens
-	if strings.TrimSpace(r.text[strings.LastIndexByte(r.text[:look.tok.from], '\n')+1:look.tok.from]) != "" {
+	before := look.tok.from
+	for before > 0 && isBlank(r.text[before-1]) {
+		before--
+	}
+	if before > 0 && r.text[before-1] != '\n' {
 		return false
 	}
 	if !look.accept("table") || look.tok.kind != tokenWord {
@@ -207,9 +214,8 @@ func (r *textReader) readTable() {
 		return
 	}
 	r.advance()
-	t := r.rs.Table(family, name)
-	if t == nil {
-		t = r.rs.AddTable(family, name)
+	t, isNew := r.tables.of(r.rs, family, name)
+	if isNew {
 		t.Line = at.line
 	}
 	r.table = t
@@ -271,6 +277,7 @@ func (r *textReader) tableItem(t *Table) {
 		if r.tableFlags(t) {
 			return
 		}
+		t.Unclear = true
 	case "chain", "set", "map", "meter", "flowtable":
 		if name, ok := r.blockName(); ok {
 			switch kind {

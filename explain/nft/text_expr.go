@@ -661,7 +661,6 @@ func (r *textReader) mapping(key Expr, to anonymousMap) (Expr, error) {
 func (r *textReader) anonymous(s *Set) error {
 	r.advance()
 	for {
-		r.skipLines()
 		if r.accept("}") {
 			s.finishAnonymous()
 			return nil
@@ -671,7 +670,6 @@ func (r *textReader) anonymous(s *Set) error {
 			return err
 		}
 		s.Entries = append(s.Entries, e)
-		r.skipLines()
 		if !r.is("}") && !r.accept(",") {
 			return r.unknown(`"," or "}"`)
 		}

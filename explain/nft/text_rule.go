@@ -85,44 +85,44 @@ func (r *textReader) oldExtension() (*XT, bool) {
 	return &XT{Name: r.name(name)}, true
 }
 
-// unreadable makes one statement of what remains of a rule from a place on. A comment and handle at the end of the line
-// are still read.
+// unreadable makes one statement of what remains of a rule from a place on, with a chain in braces that begins in it. A
+// comment and handle at the end of the line are still read.
 func (r *textReader) unreadable(rule *Rule, from token, err error) {
-	stopped := r.tok
-	// A block that opens in the rest belongs to it.
-	end := from.from
-	depth := 0
+	line := r.tok.line
 	look := r.tokens
 	look.at, look.line, look.tok = from.to, from.line, from
+	end, depth := from.from, 0
+rest:
 	for look.tok.kind != tokenEnd {
 		switch {
-		case look.is("{"):
-			depth++
+		case depth == 0 && (look.tok.kind == tokenLine || look.is(";")):
+			break rest
 		case look.is("}"):
-			depth--
-		}
-		if depth < 0 || look.tok.kind == tokenLine && depth == 0 || look.tok.from > from.from && depth == 0 && look.is(";") {
-			break
-		}
-		if look.tok.kind == tokenWord && look.is("table") && depth > 0 {
-			probe := *r
-			probe.tokens = look
-			if probe.headsTable() {
-				break
+			if depth--; depth < 0 {
+				break rest
 			}
-		}
-		if look.tok.kind == tokenHash {
-			if look.peek().text == "handle" || !strings.HasPrefix(look.peek().text, "xt_") {
-				r.tokens = look
-				rule.Handle = r.handle(rule.Handle)
-				look = r.tokens
-				if depth == 0 {
-					break
-				}
+		case look.is("{"):
+			// The brace of a chain is the last of its line; a set ends on its line.
+			if look.peek().kind != tokenLine {
+				end = look.skipSet()
 				continue
 			}
-		}
-		if look.tok.kind == tokenWord && look.is("comment") && depth == 0 && look.peek().kind == tokenString {
+			depth++
+		case depth > 0 && look.is("table"):
+			r.tokens = look
+			if r.headsTable() {
+				break rest
+			}
+		case look.tok.kind == tokenHash && !strings.HasPrefix(look.peek().text, "xt_"):
+			r.tokens = look
+			if depth == 0 {
+				rule.Handle = r.handle(rule.Handle)
+			} else {
+				r.remark()
+			}
+			look = r.tokens
+			continue
+		case depth == 0 && look.is("comment") && look.peek().kind == tokenString:
 			last := look
 			last.advance()
 			text := last.tok.text
@@ -138,9 +138,8 @@ func (r *textReader) unreadable(rule *Rule, from token, err error) {
 	}
 	r.tokens = look
 	text := strings.TrimSpace(r.text[from.from:max(end, from.from)])
-	why := err.Error()
-	rule.Statements = append(rule.Statements, &Unreadable{Text: shorten(text), Why: why})
-	r.problem(stopped.line, r.lineText(from), "%s", why)
+	rule.Statements = append(rule.Statements, &Unreadable{Text: shorten(text), Why: err.Error()})
+	r.problem(line, r.lineText(from), "%s", err)
 }
 
 // statement reads one statement.
@@ -253,16 +252,16 @@ func (r *textReader) inlineChain(v *Verdict) (*Verdict, error) {
 func (r *textReader) expressionStatement() (Statement, error) {
 	before := r.tokens
 	left, err := r.concat(nil)
-	if key := r.keyLookedUp(); err != nil && key != nil {
+	if err != nil {
 		// A constant among what is looked up is of the type that the set has there.
-		failed := r.tokens
+		key := r.keyLookedUp()
+		if key == nil {
+			return nil, err
+		}
 		r.tokens = before
 		if left, err = r.concat(key); err != nil {
-			r.tokens = failed
+			return nil, err
 		}
-	}
-	if err != nil {
-		return nil, err
 	}
 	switch {
 	case r.accept("set"):
@@ -284,7 +283,7 @@ func (r *textReader) expressionStatement() (Statement, error) {
 
 // keyLookedUp are the fields of the key of the next set that the line names.
 func (r *textReader) keyLookedUp() []Field {
-	for look := r.tokens; look.tok.kind != tokenEnd && look.tok.kind != tokenLine; look.advance() {
+	for look := r.tokens; !look.atEnd(); look.advance() {
 		if name, ok := strings.CutPrefix(look.tok.text, "@"); ok && look.tok.kind == tokenWord {
 			if s := r.table.Set(name); s != nil {
 				return s.Key
@@ -838,12 +837,12 @@ func (r *textReader) mapped(fields []Field) (Expr, error) {
 func (r *textReader) mapsToPair() bool {
 	look := r.tokens
 	colon := false
-	for look.tok.kind != tokenEnd {
+	for range 64 { // an element has a handful of words
 		look.advance()
 		switch {
 		case look.is(":"):
 			colon = true
-		case look.is(","), look.is("}"):
+		case look.is(","), look.is("}"), look.tok.kind == tokenLine, look.tok.kind == tokenEnd:
 			return false
 		case look.is(".") && colon:
 			return true

@@ -188,6 +188,8 @@ func (r *textReader) elements(s *Set) error {
 	}
 	opened := r.tok
 	r.advance()
+	r.lines = true
+	defer func() { r.lines = false }()
 	for {
 		r.skipLines()
 		switch {
@@ -236,6 +238,13 @@ func (r *textReader) nextElement() bool {
 	}
 }
 
+// skipElementLines goes over ends of lines where elements may have them.
+func (r *textReader) skipElementLines() {
+	if r.lines {
+		r.skipLines()
+	}
+}
+
 // entry reads one element: a key, what it has and, in a map, what it maps to.
 func (r *textReader) entry(s *Set) (Entry, error) {
 	var e Entry
@@ -247,7 +256,7 @@ func (r *textReader) entry(s *Set) (Entry, error) {
 		return e, err
 	}
 	for {
-		r.skipLines()
+		r.skipElementLines()
 		switch {
 		case r.accept("timeout"):
 			if e.Timeout, err = parseDuration(r.tok.text); err != nil {
@@ -267,7 +276,7 @@ func (r *textReader) entry(s *Set) (Entry, error) {
 			if !s.IsMap {
 				return e, fmt.Errorf("an element of a set maps to nothing")
 			}
-			r.skipLines()
+			r.skipElementLines()
 			return e, r.data(s, &e)
 		case r.is("counter"), r.is("limit"), r.is("quota"), r.is("ct"), r.is("last"):
 			st, err := r.elementStatement()
@@ -311,7 +320,7 @@ func (r *textReader) key(fields []Field) (start, end []byte, err error) {
 			if !r.accept(".") {
 				return nil, nil, r.unknown(`"."`)
 			}
-			r.skipLines()
+			r.skipElementLines()
 		}
 		s, err := r.span(f)
 		if err != nil {

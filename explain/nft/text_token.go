@@ -140,7 +140,26 @@ func (t *tokens) remark() {
 	t.advance()
 }
 
-// rest cuts the first bytes off the word that stands here.
+// skipSet goes behind the braces of a set on a line, or to the end of the line, and tells where what it went over ends.
+func (t *tokens) skipSet() (end int) {
+	depth := 0
+	for t.tok.kind != tokenEnd && t.tok.kind != tokenLine {
+		switch {
+		case t.is("{"):
+			depth++
+		case t.is("}"):
+			depth--
+		}
+		end = t.tok.to
+		t.advance()
+		if depth == 0 {
+			break
+		}
+	}
+	return end
+}
+
+// cut cuts the first bytes off the word that stands here.
 func (t *tokens) cut(n int) {
 	t.tok.text = t.tok.text[n:]
 	t.tok.from += n

@@ -206,6 +206,20 @@ func (l *ledger) readNFTNodePorts(rs *nft.Ruleset, t *nft.Table, family int) {
 			Name: "nodePortAddresses", Value: strings.Join(addrs, ","), File: rs.File, Line: max(set.Line, 1), Text: "set nodeport-ips",
 			Note: "the addresses that the configured ranges selected",
 		})
+		return
+	}
+	// Without the set every address of the node takes node ports.
+	c := t.Chain("services")
+	if c == nil {
+		return
+	}
+	every := map[int]string{4: "0.0.0.0/0", 6: "::/0"}[family]
+	for _, r := range c.Rules {
+		if m, ok := matchOf(r, 0); ok && m.Op == "==" {
+			if _, fib := m.Left.(*nft.Fib); fib {
+				l.add(key, ruled, Fact{Name: "nodePortAddresses", Value: every, File: rs.File, Line: max(r.Line, 1), Text: r.Text})
+			}
+		}
 	}
 }
 

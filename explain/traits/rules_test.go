@@ -229,7 +229,7 @@ func nftOf(t *testing.T, name string) []*nft.Ruleset {
 func TestNFTTables(t *testing.T) {
 	for _, name := range []string{"nodes/kube-proxy-1.36-nftables/nft.txt", "nodes/kube-proxy-1.36-nftables/nft.json"} {
 		p := Derive(Evidence{NFT: nftOf(t, name)})
-		if p.Mode != "nftables" || !samePrefixes(p.NodePortAddresses, prefixes([]string{"172.18.0.11/32"})) || p.Backend != "" ||
+		if p.Mode != "nftables" || !samePrefixes(p.NodePortAddresses, prefixes([]string{"172.18.0.11/32", "::/0"})) || p.Backend != "" ||
 			p.MasqueradeMark != 0x4000 || !samePrefixes(p.ServiceCIDRs, prefixes([]string{"10.96.0.0/16"})) || !p.Within(36, 0) {
 			t.Errorf("%s: %+v", name, p)
 		}

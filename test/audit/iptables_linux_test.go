@@ -383,6 +383,10 @@ func (x *xtables) foreign() *mutant {
 	n := len(x.clean[family].table("nat").of(chain))
 	u := x.added(family, "nat", fmt.Sprintf("-A %s %s -j %s", chain, matches, how), choose(x.dice, []int{0, 0, n}))
 	u.about = []string{service}
+	if strings.HasPrefix(service, "none") {
+		// Where nobody listens either, a client hears the same refusal as before.
+		u.hazards = append(u.hazards, "foreign-dnat-before-kube-services")
+	}
 	return u
 }
 

@@ -391,6 +391,9 @@ func (v *view) judge(s *score) {
 	var beside []string
 	for i := range v.fresh {
 		f := &v.fresh[i]
+		if f.Object.Kind == "Service" && f.Object.Namespace != namespace {
+			continue // nobody dials it
+		}
 		if !grave(f) || slices.Contains(v.hazards, f.ID) || strings.Contains(f.Message, ", provided that ") {
 			continue // what rests on a condition is not said of this moment
 		}

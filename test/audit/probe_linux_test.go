@@ -63,7 +63,7 @@ func (s *stage) cells() []*cell {
 						sticky: spec.SessionAffinity == corev1.ServiceAffinityClientIP}
 					c.from, c.source = s.client(class, ipv6)
 					switch {
-					case class == "hairpin" && !a.lists("a1"):
+					case class == "hairpin" && !a.lists("a1"), class == "hairpin-b" && !a.lists("a2"), class == "backend-of-another" && a.lists("a1"):
 					case class == "remote-pod" && c.sticky: // its answers come back another way or not at all, one after the other
 					default:
 						out = append(out, c)
@@ -75,7 +75,7 @@ func (s *stage) cells() []*cell {
 			if ipv6 {
 				family = 1
 			}
-			at("ClusterIP", netip.MustParseAddr(spec.ClusterIPs[family]), p.Port, all...)
+			at("ClusterIP", netip.MustParseAddr(spec.ClusterIPs[family]), p.Port, append(all, "backend-of-another", "hairpin-b")...)
 			if len(spec.ExternalIPs) > 0 {
 				at("ExternalIP", netip.MustParseAddr(spec.ExternalIPs[family]), p.Port, all...)
 			}
@@ -90,7 +90,7 @@ func (s *stage) cells() []*cell {
 				own, gateway = s.n1.IPv6, s.n1.PodCIDRIPv6.Addr().Next()
 			}
 			at("NodePort", own, p.NodePort, all...)
-			at("NodePort", gateway, p.NodePort, "local-pod", "remote-node")
+			at("NodePort", gateway, p.NodePort, "local-pod", "node", "remote-node")
 			if !ipv6 {
 				at("NodePort", netip.MustParseAddr("127.0.0.1"), p.NodePort, "node")
 			}
@@ -111,7 +111,7 @@ func (a *act) lists(pod string) bool {
 }
 
 func (s *stage) client(class string, ipv6 bool) (lab.Place, netip.Addr) {
-	pods := map[string]string{"local-pod": "client-1", "local-pod-b": "client-1b", "hairpin": "a1", "remote-pod": "client-2"}
+	pods := map[string]string{"local-pod": "client-1", "local-pod-b": "client-1b", "hairpin": "a1", "hairpin-b": "a2", "backend-of-another": "a1", "remote-pod": "client-2"}
 	if name := pods[class]; name != "" {
 		return s.pods[name], s.pods[name].Addr(ipv6)
 	}

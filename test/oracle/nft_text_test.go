@@ -240,6 +240,10 @@ func (n *nftRules) prune() *nftRules {
 		}
 	}
 	out.tables = slices.DeleteFunc(out.tables, func(t *nftTable) bool { return len(t.chains) == 0 })
+	for _, t := range out.tables {
+		t.head = slices.DeleteFunc(slices.Clone(t.head), func(s string) bool { return slices.Contains(nftObjects, s) })
+	}
+	out.withObjects()
 	return out
 }
 

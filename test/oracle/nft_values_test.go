@@ -420,10 +420,11 @@ func (s *nftSlot) relate(f *nftField) string {
 	}
 	fields := []*nftField{f}
 	n := s.r.IntN(20)
-	if f.name == "meta l4proto" && n >= 7 && n < 17 {
+	if f.name == "meta l4proto" && n >= 7 && (n < 17 || s.plain) {
 		if s.proto != 0 { // nft takes no test that the one before it contradicts
 			n = 5
-		} else if s.proto = severalProtos; n >= 14 || s.plain {
+		} else {
+			s.proto = severalProtos
 			// A set with one protocol would be that protocol for nft, which cannot print "th" behind some.
 			s.note("!=", "anonymous set")
 			return expr + pick(s.r, []string{" { tcp, udp }", " { tcp, udp, sctp }", " { icmp, ipv6-icmp }", " != { udp, 253 }", " { udp, 253, dccp }", " != { tcp, udp, sctp }"})

@@ -63,6 +63,9 @@ func (l *lab) nftWalker(t *nftTrial) (*netfilter.Walker, error) {
 		w.Rulesets = append(w.Rulesets, parsed...)
 	}
 	rs, err := l.captureNFT(t.form)
+	if beside := slices.ContainsFunc(t.rulesets, func(rs *ruleset) bool { return rs.backend == netfilter.NFT }); beside && rs != nil {
+		err = nil // nft cannot print all rules of iptables so that they can be read; the walk has these from iptables-save
+	}
 	w.NFT = []*nft.Ruleset{rs}
 	return w, err
 }

@@ -56,7 +56,7 @@ func (l *lab) reply(w *netfilter.Walker, t *trial, res *result) error {
 		}
 		// Replies are judged by where they come out; the marks on the way are those of other rules.
 		v := compare(w.Reply(e), obs[i], false, true)
-		if v.wrong != "" && len(v.endings) == 1 && refusal(v.endings[0]) && len(obs[i].left)+len(obs[i].delivered) == 0 {
+		if v.wrong != "" && slices.ContainsFunc(v.endings, refusal) && len(obs[i].left)+len(obs[i].delivered) == 0 {
 			// The walk takes the way that the answer comes back for likely only, and tells a refusal in a note.
 			v.wrong = ""
 		}

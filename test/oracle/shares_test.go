@@ -65,38 +65,45 @@ func TestShares(t *testing.T) {
 					t.Fatal(err)
 				}
 				s := shot{datagram: datagram{src: pools[fam].external[0], dst: vip, proto: netfilter.ProtoUDP, dport: 80, ttl: 64}, srcMAC: [6]byte{2, 0, 0, 0, 9, 0}}
-				want := make(map[string]float64)
-				for _, e := range w.Walk(s.packet()) {
-					if e.Verdict != netfilter.Forwarded || len(e.Assumed) > 0 {
-						t.Errorf("the walk ends otherwise: %s", describe(e))
-					}
-					want[e.Packet.Dst.String()] += e.P
-				}
-				counts := make(map[string]int)
-				for first := 0; first < shares.Connections; first += 250 {
-					var shots []shot
-					for i := range 250 {
-						s.id, s.sport = l.id(), uint16(10000+first+i)
-						shots = append(shots, s)
-					}
-					obs, err := l.fire(shots)
-					if err == nil {
-						err = l.await(shots, obs)
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, o := range obs {
-						if len(o.left) != 1 {
-							t.Fatalf("a connection was lost: %v", o)
-						}
-						counts[o.left[0].dst.String()]++
-					}
-				}
-				if why := shares.Improbable(counts, want); why != "" {
-					t.Error(why)
-				}
+				l.compareShares(t, w, s)
 			})
 		}
+	}
+}
+
+// compareShares sends many connections that are alike but for the client's port, and compares where they went with the
+// shares of the walk.
+func (l *lab) compareShares(t *testing.T, w *netfilter.Walker, s shot) {
+	t.Helper()
+	want := make(map[string]float64)
+	for _, e := range w.Walk(s.packet()) {
+		if e.Verdict != netfilter.Forwarded || len(e.Assumed) > 0 {
+			t.Errorf("the walk ends otherwise: %s", describe(e))
+		}
+		want[e.Packet.Dst.String()] += e.P
+	}
+	counts := make(map[string]int)
+	for first := 0; first < shares.Connections; first += 250 {
+		var shots []shot
+		for i := range 250 {
+			s.id, s.sport = l.id(), uint16(10000+first+i)
+			shots = append(shots, s)
+		}
+		obs, err := l.fire(shots)
+		if err == nil {
+			err = l.await(shots, obs)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range obs {
+			if len(o.left) != 1 {
+				t.Fatalf("a connection was lost: %v", o)
+			}
+			counts[o.left[0].dst.String()]++
+		}
+	}
+	if why := shares.Improbable(counts, want); why != "" {
+		t.Error(why)
 	}
 }

@@ -82,6 +82,24 @@ func (s *stage) removeSentinel(ctx context.Context) error {
 	return nil
 }
 
+// remove takes a Service and its slices away.
+func (s *stage) remove(ctx context.Context, service string) error {
+	if err := s.lab.Delete(ctx, "Service", namespace, service); err != nil {
+		return err
+	}
+	i := numberOf(service) - 1
+	slices, err := scenes[i].slices(s.pods)
+	if err != nil {
+		return err
+	}
+	for _, slice := range slices {
+		if err := s.lab.Delete(ctx, "EndpointSlice", namespace, slice.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *stage) addPods(ctx context.Context) error {
 	for _, p := range places {
 		pod, err := s.lab.AddPod(ctx, p.spec())
@@ -102,21 +120,28 @@ func (s *stage) addPods(ctx context.Context) error {
 }
 
 // record starts a kube-proxy on the node, has it used a little, and collects.
-func (s *stage) record(ctx context.Context, p lab.Proxy, folder string) error {
+func (s *stage) record(ctx context.Context, p lab.Proxy, mode, folder string) error {
 	if err := s.clear(ctx); err != nil {
 		return err
 	}
 	s.node.UseProxy(p.Path)
+	s.node.ConfigureProxy(func(config map[string]any) {
+		config["mode"] = mode
+		delete(config, "featureGates")
+		if minor := minorOf(p.Version); mode == "nftables" && (minor == "1.29" || minor == "1.30") {
+			config["featureGates"] = map[string]any{"NFTablesProxyMode": true} // alpha
+		}
+	})
 	if err := s.node.StartProxy(ctx); err != nil {
 		return err
 	}
-	if err := s.waitProgrammed(ctx); err != nil {
+	if err := s.waitProgrammed(ctx, mode); err != nil {
 		return err
 	}
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	bundle := filepath.Join(s.temp, minorOf(p.Version)+".tar.gz")
+	bundle := filepath.Join(s.temp, mode+minorOf(p.Version)+".tar.gz")
 	// The host name is the machine's, and a node's is mostly its own.
 	named := []string{"unshare", "--uts", "sh", "-c", `hostname "$0" && exec "$@"`, recordedNode}
 	if _, err := s.node.Run(ctx, "", append(named, s.svcnet, "collect", "-o", bundle)...); err != nil {
@@ -142,19 +167,26 @@ func (s *stage) clear(ctx context.Context) error {
 	return nil
 }
 
-// programmed is in the rules of both families once kube-proxy has written them. What it writes first is everything.
-const programmed = `--comment "store/web:http cluster IP"`
+// programmed is in the rules of both families once kube-proxy has written them, by mode. What it writes first is
+// everything.
+var programmed = map[string]struct {
+	commands [][]string
+	text     string
+}{
+	"iptables": {[][]string{{"iptables-save", "-t", "nat"}, {"ip6tables-save", "-t", "nat"}}, `--comment "store/web:http cluster IP"`},
+	"nftables": {[][]string{{"nft", "list", "table", "ip", "kube-proxy"}, {"nft", "list", "table", "ip6", "kube-proxy"}}, "-store/web/tcp/http {"},
+}
 
 // patience is how long kube-proxy may take to write its rules after it was started. It waits up to 30 s for its Node.
 const patience = time.Minute
 
-func (s *stage) waitProgrammed(ctx context.Context) error {
+func (s *stage) waitProgrammed(ctx context.Context, mode string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for _, command := range []string{"iptables-save", "ip6tables-save"} {
-		if err := s.until(ctx, command+" shows the rules of kube-proxy", func() error {
-			rules, err := s.node.Run(ctx, "", command, "-t", "nat")
-			if err == nil && !strings.Contains(rules, programmed) {
+	for _, command := range programmed[mode].commands {
+		if err := s.until(ctx, strings.Join(command, " ")+" shows the rules of kube-proxy", func() error {
+			rules, err := s.node.Run(ctx, "", command...)
+			if err == nil && !strings.Contains(rules, programmed[mode].text) {
 				err = errors.New("they are not there")
 			}
 			return err
@@ -179,7 +211,8 @@ func (s *stage) until(ctx context.Context, what string, ask func() error) error 
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w; the log of kube-proxy is %s", what, err, s.node.ProxyLog())
+			said, _ := os.ReadFile(s.node.ProxyLog()) // it goes with the lab
+			return fmt.Errorf("wait until %s: %w; the log of kube-proxy ends:\n%s", what, err, said[max(0, len(said)-4000):])
 		case <-tick.C:
 		}
 	}
