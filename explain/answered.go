@@ -60,6 +60,7 @@ func (m *model) readAnswers(s *snapshot.Snapshot) map[check.Source]string {
 		out[check.ServiceTables] = by
 	}
 	m.objectAnswers(s, out)
+	m.answerForWindows(out)
 	return out
 }
 
@@ -68,6 +69,8 @@ func (m *model) readAnswers(s *snapshot.Snapshot) map[check.Source]string {
 func (m *model) servedElsewhere() string {
 	switch mode := m.proxy.Mode; mode {
 	case "", "iptables", "nftables", modeUserspace, "none":
+	case modeKernelspace:
+		return m.unreadHNS()
 	default:
 		return fmt.Sprintf("the service proxy runs in %s mode, which this version does not evaluate", mode)
 	}

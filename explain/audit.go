@@ -116,7 +116,7 @@ func (m *model) observed(sp *intent.ServicePort) [][]report.Path {
 func (m *model) checked() *check.Node {
 	return &check.Node{
 		Name: m.node, Rulesets: m.rulesets, NFT: m.nft, Host: m.kernel.Host, Objects: m.objects, Plan: m.plan, Proxy: m.proxy,
-		Answers: m.answers, PodScope: m.podScope, ForeignTables: m.foreignTables, Captured: m.captured, Taken: m.taken,
+		HNS: &m.windows.State, Answers: m.answers, PodScope: m.podScope, ForeignTables: m.foreignTables, Captured: m.captured, Taken: m.taken,
 	}
 }
 

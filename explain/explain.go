@@ -91,7 +91,7 @@ func MissingSources(sources []report.Source) []report.Source {
 		if snapshot.PodOf(s.File) != "" {
 			continue
 		}
-		if strings.HasPrefix(s.Name, "nft") && snapshot.Status(s.Status).Answers() {
+		if (strings.HasPrefix(s.Name, "nft") || s.Name == string(snapshot.WindowsHNS)) && snapshot.Status(s.Status).Answers() {
 			rules = true
 		}
 		if !strings.HasPrefix(s.Name, "iptables") {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -43,6 +44,8 @@ type model struct {
 	claims map[claim]int
 	// rules is what became of the captures of IPv4 and IPv6 rules.
 	rules [2]rulesRead
+	// windows is what was read of a Windows node.
+	windows windows
 	// insides are the pods' own network namespaces that were read, by namespace/name.
 	insides map[string]*inside
 	// foreignTables are nftables tables that nobody evaluates here.
@@ -67,7 +70,7 @@ func newModel(s *snapshot.Snapshot) *model {
 	m.nft = withoutRepeats(r.nft)
 	m.knowNFT()
 	r.traits.NodeName = s.Node
-	r.traits.Rulesets, r.traits.NFT = m.rulesets, m.nft
+	r.traits.Rulesets, r.traits.NFT, r.traits.HNS = m.rulesets, m.nft, m.ofWindows()
 	for _, n := range m.objects.Nodes {
 		r.traits.Nodes = append(r.traits.Nodes, traits.Node{
 			Name: n.Name, File: n.File, Line: n.Line,
@@ -82,7 +85,7 @@ func newModel(s *snapshot.Snapshot) *model {
 	if t, err := time.Parse(time.RFC3339, s.Captured); err == nil {
 		m.taken = t.UTC()
 	}
-	m.node = m.whichNode(s.Node)
+	m.node = cmp.Or(m.whichNode(s.Node), m.nodeOfHNS())
 	m.knowNode()
 	for _, rs := range m.rulesets {
 		m.granted = append(m.granted, dataplane.TakeForGranted(rs)...)
@@ -193,6 +196,7 @@ func (m *model) intend() {
 		in.Proxy.NodeName = m.node
 	}
 	in.SlicesRead = len(in.Slices) > 0
+	in.OnlyFamily = m.onlyFamily()
 	in.Evidence = func(obj any) intent.Evidence { return where[obj] }
 	m.plan, m.claims = intent.Compute(in), nil
 }

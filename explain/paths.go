@@ -9,6 +9,7 @@ import (
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/dataplane"
+	"github.com/svcnet/svcnet/explain/hns"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/report"
@@ -44,6 +45,8 @@ type fate struct {
 	inside      *report.Inside
 	// held is true when kube-proxy's own process took the connection: backends see the node as their client.
 	held bool
+	// balancer is the load balancer of HNS that took the packet, nil elsewhere than on Windows.
+	balancer *hns.LoadBalancer
 }
 
 // walk follows the cell's packet to all its fates.
@@ -51,6 +54,9 @@ func (m *model) walk(c *cell, tested func(netip.Prefix)) []fate {
 	p := netfilter.Packet{
 		Family: netfilter.FamilyOf(c.dst.Addr()), Src: c.Addr, Dst: c.dst.Addr(), Proto: c.proto, DstPort: c.dst.Port(),
 		SrcPort: c.srcPort, HasSrcPort: c.srcPort != 0, In: c.in, InAssumed: c.inAssumed, Mark: c.mark,
+	}
+	if m.onWindows() {
+		return m.balance(c, p)
 	}
 	if why := m.unread(p.Family); why != "" {
 		e := netfilter.Ending{Verdict: netfilter.UnknownVerdict, P: 1, Packet: p, DstBy: -1, SrcBy: -1, Why: why}
@@ -315,7 +321,7 @@ func (m *model) path(c *cell, fates []fate, p float64) report.Path {
 		out.Because = first.because()
 	}
 	out.Masquerade = masquerade(fates)
-	if !first.within {
+	if !first.within && first.balancer == nil {
 		out.Reply = m.reply(&out, fates)
 	}
 	m.noteInside(&out, c, fates)
@@ -423,6 +429,9 @@ func masquerade(fates []fate) *bool {
 		default:
 			return nil
 		}
+		if !f.hidesClient() {
+			return nil
+		}
 		v := f.Packet.SNATed || f.SrcBy >= 0 || f.held
 		if out != nil && *out != v {
 			return nil
@@ -447,6 +456,8 @@ func sourceOf(h netfilter.Hop) string {
 		return "conntrack"
 	case netfilter.HopRoute:
 		return "route"
+	case hopHNS:
+		return hnsTable
 	}
 	if h.NFT {
 		return "nftables"

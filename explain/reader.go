@@ -97,6 +97,8 @@ func (r *reader) read(e *snapshot.Evidence) {
 		return
 	}
 	switch e.Format {
+	case snapshot.WindowsHNS:
+		r.readHNS(e, &src, fail)
 	case snapshot.Objects:
 		r.objects(e, &src, fail)
 	case snapshot.ProxyLog:

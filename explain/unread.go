@@ -55,6 +55,9 @@ func familyIndex(f netfilter.Family) int {
 // and those that were are not the service proxy's. It is empty where what was read, or that there is none, is an
 // answer.
 func (m *model) unread(family netfilter.Family) string {
+	if m.onWindows() {
+		return m.unreadHNS()
+	}
 	r := m.rules[familyIndex(family)]
 	read := slices.ContainsFunc(m.rulesets, func(rs *netfilter.Ruleset) bool { return rs.Family == family })
 	m.nftTables(family, func(*nft.Ruleset, *nft.Table) { read = true })

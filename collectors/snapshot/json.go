@@ -121,7 +121,8 @@ func recogniseJSON(name string, body []byte) (kind, bool) {
 		return kind{format: CiliumText}, true
 	case s.list && s.has("key", "value"):
 		return kind{format: BPFMap}, true
-	case s.has("ActivityId"), s.has("HostComputeEndpoints"), s.has("HostComputeNetwork"), s.has("PortMappings", "FrontendVIPs"):
+	case s.has("ActivityId"), s.has("HostComputeEndpoints"), s.has("HostComputeNetwork"), s.has("PortMappings", "FrontendVIPs"),
+		s.has("References", "Policies"), s.has("IsRemoteEndpoint"), s.has("value", "Count") && bytes.Contains(body, []byte(`"ActivityId"`)):
 		return kind{format: WindowsHNS}, true
 	}
 	if len(s.keys) == 0 {

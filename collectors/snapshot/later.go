@@ -17,7 +17,7 @@ var (
 	ciliumLine = regexp.MustCompile(`^(SERVICE ADDRESS\s+BACKEND ADDRESS|ID\s+Frontend\s+Service Type\s+Backend|ID\s+BACKEND ADDRESS|ID\s+FRONTEND|KubeProxyReplacement:\s|KVStore:\s+|Cilium:\s+|Controller Status:\s|\d+\s+\S+:\d+(/\S+)?\s+(ClusterIP|NodePort|LoadBalancer|ExternalIPs|HostPort|LocalRedirect)\b|\S+:\d+(/[A-Z]+)?( \(\d+\))?\s+\S+:\d+(/[A-Z]+)?\s+\(\d+\)( \(\d+\))?)`)
 	calicoLine = regexp.MustCompile(`^\S+ port \d+ proto \d+ (src \S+ )?id \d+ count \d+ local \d+`)
 	bpfMapLine = regexp.MustCompile(`^key:( [0-9a-f]{2})+`)
-	hnsLine    = regexp.MustCompile(`^(ActivityId\s+:|AdditionalParams\s+:|EncapOverhead\s+:|(Load Balancers|Policy Lists?):|ID\s+\| Virtual IPs)`)
+	hnsLine    = regexp.MustCompile(`^(ActivityId\s+:|AdditionalParams\s+:|EncapOverhead\s+:|IsRemoteEndpoint\s+:|(Load ?Balancers|Policy Lists?|Namespaces):|ID\s+\| (Virtual IPs|Endpoint IDs)|Name\s+ID\s+Virtual Network Name|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12} \||\S+\s+[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}( \S+)?$)`)
 	eventLine  = regexp.MustCompile(`^(NAMESPACE\s+)?LAST SEEN\s+TYPE\s+REASON\s+OBJECT`)
 )
 
@@ -51,8 +51,6 @@ func NotEvaluated(f Format) string {
 		return "BPF service maps: this version does not evaluate Cilium yet; capture iptables-save for what iptables decides"
 	case CalicoBPF:
 		return "BPF service maps: this version does not evaluate Calico's eBPF dataplane yet; capture iptables-save for what iptables decides"
-	case WindowsHNS:
-		return "HNS: this version does not evaluate Windows nodes yet"
 	case Events:
 		return "a table of events: this version does not read events; capture them with -o yaml to keep them whole"
 	}

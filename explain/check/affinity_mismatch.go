@@ -21,6 +21,12 @@ var affinityMismatch = Check{
 			}
 			return nil
 		}
+		if p.On.Proxy.Mode == kernelspace {
+			if f, ok := p.hnsAffinity(); ok {
+				return []report.Finding{f}
+			}
+			return nil
+		}
 		if p.On.Proxy.Mode != "" && p.On.Proxy.Mode != "iptables" || !p.On.Needs(RulesOf(netfilter.Family(p.Family))) {
 			return nil
 		}

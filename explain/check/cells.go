@@ -113,7 +113,7 @@ func address(p *report.Path) string {
 func rules(b *report.Backend) []report.Evidence {
 	var out []report.Evidence
 	for _, h := range b.Hops {
-		if h.Kind != "rule" || h.Table != "nat" && !nativeTable(h.Table) {
+		if h.Kind != hnsHop && (h.Kind != "rule" || h.Table != "nat" && !nativeTable(h.Table)) {
 			continue
 		}
 		e := h.Evidence
@@ -122,6 +122,9 @@ func rules(b *report.Backend) []report.Evidence {
 	}
 	return out
 }
+
+// rules are those that lead to an endpoint: on a Windows node with the load balancer, which stands on the path.
+func (e *byEndpoint) rules() []report.Evidence { return append(policies(e.path), rules(e.first)...) }
 
 // nativeTable tells whether a table is one of nftables: those are named with their family, as "ip kube-proxy".
 func nativeTable(table string) bool { return strings.Contains(table, " ") }

@@ -16,6 +16,9 @@ var clusterCIDRNotSet = Check{
 	ID: "cluster-cidr-not-set", Rests: onGrid, Severity: Error,
 	Title: "proxies that cannot tell pods from other clients",
 	Node: func(n *Node) []report.Finding {
+		if n.Proxy.Mode == "userspace" || n.Proxy.Mode == kernelspace {
+			return nil // they ask for it nowhere
+		}
 		if n.Proxy.LocalMode != noDetector || n.Proxy.MasqueradeAll || len(n.Plan.Ports) == 0 {
 			return nil
 		}

@@ -21,7 +21,7 @@ var excludedEndpointUsed = Check{
 				Message:  fmt.Sprintf("%s of new connections to %s go to %s, which policy or topology hints keep out on this node", percent(e.share), p.Key(), e.address),
 				Want:     "no traffic: " + e.path.Intended.Because,
 				Got:      percent(e.share) + " at " + strings.Join(e.seen, ", "),
-				Evidence: append(rules(e.first), p.objectEvidence()),
+				Evidence: append(e.rules(), p.objectEvidence()),
 				Causes:   []string{proxyStopped, "hints or policies changed after kube-proxy's last successful sync on this node"},
 				Remedy:   restartProxy,
 			}))

@@ -160,6 +160,9 @@ func (p *Port) nothingLocal(policies, elsewhere []string) report.Finding {
 	}
 	left := p.leftOut()
 	if len(left.results) == 0 {
+		if p.On.Proxy.Mode == kernelspace {
+			f.Message += ": kube-proxy makes no load balancer in HNS here where the policy holds, and nothing refuses packets"
+		}
 		if p.On.Proxy.Mode == "ipvs" && slices.ContainsFunc(p.Cells, func(paths []report.Path) bool { return paths[0].Intended != nil }) {
 			f.Message += ": in IPVS mode kube-proxy 1.24 and newer takes endpoints of other nodes instead, as if the policy were Cluster; older ones leave the virtual server empty, so that clients are refused"
 		}

@@ -14,7 +14,7 @@ import (
 var missingEndpointRule = Check{ID: "missing-endpoint-rule", Severity: Error, Rests: onGrid, Title: "usable endpoints that get no traffic", Port: func(p *Port) []report.Finding {
 	var out []report.Finding
 	for _, e := range p.endpoints("missing") {
-		if !e.elsewhere() {
+		if !e.elsewhere() || e.atOtherPort() {
 			continue
 		}
 		who := e.address
@@ -51,6 +51,9 @@ func (e *byEndpoint) elsewhere() bool {
 // placeOf says what there is of the endpoint's own chain, with the rule by which the frontend's other endpoints are
 // chosen: where one for this endpoint would stand.
 func (p *Port) placeOf(e *byEndpoint) (place string, evidence []report.Evidence) {
+	if p.On.Proxy.Mode == kernelspace {
+		return p.placeInHNS(e)
+	}
 	for i := range e.path.Backends {
 		if all := rules(&e.path.Backends[i]); len(all) > 0 {
 			evidence = all[:1]

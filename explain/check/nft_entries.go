@@ -3,6 +3,7 @@ package check
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/intent"
@@ -64,6 +65,17 @@ func (n *Node) nftDifferences() []nftDifference {
 				if e := &set.Entries[i]; wanted[name+"\x00"+string(e.Start)] == nil && !n.toleratesEntry(set, e) {
 					out = append(out, nftDifference{rs, t, set, name, nil, e})
 				}
+			}
+		}
+		// Which addresses take node ports is known where it is the primary one alone, and some Service has one.
+		set := t.Set(dataplane.NFTNodePortIPs)
+		if set == nil || !n.Proxy.NodePortPrimary && len(n.Proxy.NodePortAddresses) > 0 ||
+			!slices.ContainsFunc(order, func(w *dataplane.WantedEntry) bool { return w.Set == dataplane.NFTNodePortIPs }) {
+			return
+		}
+		for i := range set.Entries {
+			if e := &set.Entries[i]; wanted[set.Name+"\x00"+string(e.Start)] == nil {
+				out = append(out, nftDifference{rs, t, set, set.Name, nil, e})
 			}
 		}
 	})

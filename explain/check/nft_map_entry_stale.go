@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -29,6 +30,9 @@ var nftMapEntryStale = Check{
 				Evidence: []report.Evidence{d.evidence()},
 				Causes:   []string{proxyStopped, "the Service, its address or its endpoint is gone, and kube-proxy has not synced since"},
 				Remedy:   restartProxy,
+			}
+			if d.name == dataplane.NFTNodePortIPs {
+				f.Message = fmt.Sprintf("set %s of table %s has the entry %s: node ports are served at an address that is not the node's primary one", d.name, d.table, entry)
 			}
 			if sp := d.of(n); sp != nil {
 				f.Object = report.Object{Kind: "Service", Namespace: sp.Namespace, Name: sp.Name, Port: sp.PortName, Protocol: sp.Protocol}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/svcnet/svcnet/explain/hns"
 	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
@@ -21,10 +22,12 @@ type Node struct {
 	Name     string
 	Rulesets []*netfilter.Ruleset
 	NFT      []*nft.Ruleset
-	Host     *host.Host
-	Objects  *objects.Set
-	Plan     *intent.Plan
-	Proxy    traits.Proxy
+	// HNS is what a Windows node has in place of rules.
+	HNS     *hns.State
+	Host    *host.Host
+	Objects *objects.Set
+	Plan    *intent.Plan
+	Proxy   traits.Proxy
 	// Captured is when the evidence was taken, or the newest time in it; zero when it has none.
 	Captured time.Time
 	// Taken is when a collector took the evidence; zero for files of which nothing says so.
@@ -201,7 +204,7 @@ func (n *Node) Has(s Source) bool {
 
 func (n *Node) lacks(sources ...Source) {
 	for _, s := range sources {
-		if !slices.Contains(n.missing, s) {
+		if !slices.Contains(n.missing, s) && !n.hasNone(s) {
 			n.missing = append(n.missing, s)
 		}
 	}

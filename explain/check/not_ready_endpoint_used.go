@@ -16,7 +16,7 @@ var notReadyEndpointUsed = Check{ID: "not-ready-endpoint-used", Severity: Error,
 			Subject: e.address,
 			Message: fmt.Sprintf("%s of new connections to %s go to %s, which is %s", percent(e.share), p.Key(), e.address, e.first.Ready),
 			Want:    "no traffic", Got: percent(e.share) + " at " + strings.Join(e.seen, ", "),
-			Evidence: append(rules(e.first), p.objectEvidence()),
+			Evidence: append(e.rules(), p.objectEvidence()),
 			Causes:   []string{"the endpoint turned unready after kube-proxy's last successful sync on this node"},
 			Remedy:   restartProxy,
 		}))

@@ -16,14 +16,22 @@ var staleEndpointRule = Check{ID: "stale-endpoint-rule", Severity: Error, Rests:
 			Subject: e.address,
 			Message: fmt.Sprintf("%s of new connections to %s go to %s, which no EndpointSlice of the Service lists", percent(e.share), p.Key(), e.address),
 			Want:    "no traffic (endpoints: " + p.usable() + ")", Got: percent(e.share) + " at " + strings.Join(e.seen, ", "),
-			Evidence: append(rules(e.first), p.objectEvidence()),
+			Evidence: append(e.rules(), p.objectEvidence()),
 			Causes: []string{
 				proxyStopped,
 				syncFailed,
-				"a partial sync left the chain behind (kube-proxy 1.27 and newer rewrites only chains of changed Services)",
+				p.leftBehind(),
 			},
 			Remedy: restartProxy,
 		}))
 	}
 	return out
 }}
+
+// leftBehind says how an endpoint may stay although kube-proxy syncs.
+func (p *Port) leftBehind() string {
+	if p.On.Proxy.Mode == kernelspace {
+		return "HNS did not take a change of the load balancer (known of Windows Server 2025 with kube-proxy 1.31 and newer), or refused to delete it"
+	}
+	return "a partial sync left the chain behind (kube-proxy 1.27 and newer rewrites only chains of changed Services)"
+}

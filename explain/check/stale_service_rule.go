@@ -17,6 +17,9 @@ var staleServiceRule = Check{
 	ID: "stale-service-rule", Rests: onRules, Severity: Warning,
 	Title: "programmed frontends that no Service has",
 	Node: func(n *Node) []report.Finding {
+		if n.Proxy.Mode == kernelspace {
+			return n.staleBalancers()
+		}
 		if n.Proxy.Mode != "iptables" && n.Proxy.Mode != "userspace" {
 			return nil
 		}

@@ -99,6 +99,11 @@ func (n *Node) hintsFail(s *service, p *Port, w wish) *unusable {
 	switch {
 	case len(ready) == 0:
 		return nil
+	case n.Proxy.Mode == "userspace" || n.Proxy.Mode == kernelspace:
+		return &unusable{
+			text:   fmt.Sprintf("kube-proxy in %s mode does not look at hints", n.Proxy.Mode),
+			remedy: "none for this node: the mode knows no topology",
+		}
 	case len(without) > 0:
 		return n.hintsMissing(s, w, ready, without, zones, unlabelled)
 	case !w.annotated && !n.Proxy.AtLeast(1, 31):

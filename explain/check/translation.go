@@ -25,6 +25,9 @@ const (
 
 // whose tells what leads to a backend that the Service does not mean.
 func (p *Port) whose(b *report.Backend) origin {
+	if byHNS(b) {
+		return p.whoseInHNS(b)
+	}
 	by := b.TranslatedBy
 	if key, _, endpoint, ok := dataplane.ServicePortOfNFT(by); ok {
 		// The chain of a Service names the Service, that of an endpoint the endpoint too.

@@ -101,10 +101,7 @@ func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 			Want:     fmt.Sprintf("one of %d endpoints", len(first.Intended.Backends)),
 			Got:      cmp.Or(first.Because, string(first.Result)),
 			Evidence: append(evidence, p.objectEvidence()),
-			Causes: []string{
-				"kube-proxy on this node has not synced since the Service or its endpoints appeared",
-				"kube-proxy's rules were flushed (a firewall reload, a network plugin's restart)",
-			},
+			Causes: []string{"kube-proxy on this node has not synced since the Service or its endpoints appeared", p.On.flushed()},
 			Remedy: restartProxy,
 		}}
 	}
@@ -126,6 +123,9 @@ func (p *Port) unprogrammed(path *report.Path, message string) (string, []report
 	if e, ok := p.entrance(path); ok {
 		return fmt.Sprintf("packets to %s (%s) pass untranslated: %s", frontend(path), p.Key(), e.leadsTo()), []report.Evidence{RuleEvidence(e.rules, e.rule)}
 	}
+	if p.On.Proxy.Mode == kernelspace {
+		return message + " (HNS has no load balancer for it)", nil
+	}
 	if p.On.Proxy.Mode == "nftables" {
 		return message, nil // nft-map-entry-missing and kube-jump-missing say where
 	}
@@ -141,4 +141,12 @@ func (p *Port) unprogrammed(path *report.Path, message string) (string, []report
 		message += fmt.Sprintf(" (%s is empty)", empty)
 	}
 	return message, where
+}
+
+// flushed says how all that kube-proxy has programmed may be gone.
+func (n *Node) flushed() string {
+	if n.Proxy.Mode == kernelspace {
+		return "HNS was restarted or its network made anew, and lost its load balancers"
+	}
+	return "kube-proxy's rules were flushed (a firewall reload, a network plugin's restart)"
 }

@@ -13,8 +13,12 @@ var wrongTranslation = Check{
 	ID: "wrong-translation", Severity: Error, Rests: onGrid,
 	Title: "service rules that translate to an address or port that the Service does not mean",
 	Port: func(p *Port) []report.Finding {
-		var out []report.Finding
-		for _, e := range p.strays(ownWrong) {
+		strays := p.strays(ownWrong)
+		out := p.wrongPorts(strays)
+		for _, e := range strays {
+			if byHNS(e.first) {
+				continue
+			}
 			f := report.Finding{
 				Object:   report.Object{Endpoint: e.address},
 				Subject:  e.first.TranslatedBy,

@@ -146,6 +146,14 @@ func (b *LoadBalancer) String() string {
 	return out
 }
 
+// LeadsAs tells whether two load balancers lead to the same endpoints and port.
+func (b *LoadBalancer) LeadsAs(x *LoadBalancer) bool {
+	if b.InternalPort != x.InternalPort || len(b.Endpoints) != len(x.Endpoints) {
+		return false
+	}
+	return !slices.ContainsFunc(b.Endpoints, func(id string) bool { return !slices.Contains(x.Endpoints, id) })
+}
+
 // Sticky tells whether a client keeps its endpoint.
 func (b *LoadBalancer) Sticky() bool { return b.Distribution != 0 }
 

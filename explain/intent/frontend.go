@@ -131,9 +131,9 @@ func nodePortServed(kind FrontendKind, a, primary netip.Addr, p traits.Proxy, r 
 }
 
 // primaryOnly says whether NodePorts are for the primary address of each family alone: the keyword
-// "primary", which is what nftables mode takes without nodePortAddresses.
+// "primary", which is what nftables mode takes without nodePortAddresses since 1.31.
 func primaryOnly(p traits.Proxy) bool {
-	return p.NodePortPrimary || p.Mode == modeNFTables && len(p.NodePortAddresses) == 0
+	return p.NodePortPrimary || p.Mode == modeNFTables && len(p.NodePortAddresses) == 0 && !p.Within(0, 30)
 }
 
 // nodePortRanges are the nodePortAddresses of one family; a family for which none is given has no

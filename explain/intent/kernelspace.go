@@ -27,10 +27,8 @@ func (b *planner) chooseForHNS(svc *corev1.Service, sp *ServicePort) {
 func (s *ServicePort) forHNS() {
 	leaving, serving := s.windDown()
 	fallsBack := hasKind(s.Frontends, LoadBalancer)
-	s.Cluster = s.where(func(e *Endpoint) bool {
+	s.Usable = s.where(func(e *Endpoint) bool {
 		switch {
-		case s.InternalLocal && s.ExternalLocal && !e.Local:
-			return false
 		case !fallsBack:
 			return e.Ready && e.Serving
 		case !serving:
@@ -39,13 +37,15 @@ func (s *ServicePort) forHNS() {
 			return e.Serving && (e.Ready || leaving)
 		}
 	})
-	s.Local = nil
-	for _, i := range s.Cluster {
+	s.Cluster, s.Local = nil, nil
+	for _, i := range s.Usable {
 		if s.Endpoints[i].Local {
 			s.Local = append(s.Local, i)
 		}
+		if s.Endpoints[i].Local || !s.InternalLocal || !s.ExternalLocal {
+			s.Cluster = append(s.Cluster, i)
+		}
 	}
-	s.Usable = s.Cluster
 }
 
 // windDown says of the endpoints whether all that may be used are terminating, and whether any still serves. Under

@@ -13,9 +13,12 @@ import (
 // there. File names the capture.
 //
 // The form says less than `nft list ruleset` of the same version. nft 1.0.6 leaves out the comments of tables and
-// chains, the flags dynamic and auto-merge of sets, "interval" of the data of maps, expressions behind typeof, flags of
-// flowtables and of chains that are offloaded, devices of a chain that has several, the level of "socket cgroupv2", and
-// milliseconds of what entries have yet to live.
+// chains, the devices of chains, the flags dynamic and auto-merge of sets, "interval" of the data of maps, expressions
+// behind typeof (so that integers among keys have no width but where a rule says it), all but the first statement of an
+// element, flags of flowtables and of chains that are offloaded, the level of "socket cgroupv2", and milliseconds of what
+// entries have yet to live. Later versions have some of these.
+//
+// Where documents hold a chain, set or object again the later one stands.
 //
 // An error says that there is nothing of nftables in the data; what could not be read stands in Ruleset.Problems.
 func ParseJSON(data []byte, file string) (*Ruleset, error) {
@@ -24,7 +27,8 @@ func ParseJSON(data []byte, file string) (*Ruleset, error) {
 		rs:    &Ruleset{File: file},
 		s:     jsonScanner{doc: doc},
 		lined: strings.Contains(strings.TrimSpace(doc), "\n"),
-		names: make(map[string]string), tables: make(tableIndex),
+		names: make(map[string]string), tables: make(tableIndex), objects: make(objectIndex),
+		again: make(map[*Chain]bool),
 	}
 	j.documents()
 	j.finish()
@@ -41,12 +45,16 @@ type jsonReader struct {
 	rs *Ruleset
 	s  jsonScanner
 	// lined is set where the document has lines; line is that of the object which is read, else 0.
-	lined bool
-	line  int
-	found  bool
-	tables tableIndex
-	table  *Table
-	chain  *Chain
+	lined   bool
+	line    int
+	from    int
+	found   bool
+	tables  tableIndex
+	objects objectIndex
+	table   *Table
+	chain   *Chain
+	// again are chains that a later document has once more: their rules are new with the first that follows.
+	again map[*Chain]bool
 	// names are those that many rules share, so that they do not keep the document alive.
 	names map[string]string
 	// pending are sets whose elements wait until rules say how wide they are.
@@ -73,6 +81,9 @@ func (j *jsonReader) name(s string) string {
 }
 
 func (j *jsonReader) problem(text, format string, args ...any) {
+	if len(j.rs.Problems) > maxProblems {
+		return
+	}
 	j.rs.addProblem(Problem{Line: j.line, Text: shorten(text), Why: fmt.Sprintf(format, args...)})
 }
 
@@ -120,7 +131,9 @@ func shorten(s string) string {
 	return strings.Clone(s)
 }
 
+// here notes where the next object begins.
 func (j *jsonReader) here() {
+	j.from = j.s.at
 	j.line = 0
 	if j.lined {
 		j.line = j.s.lineHere()
@@ -136,41 +149,40 @@ func (j *jsonReader) documents() {
 		}
 		j.here()
 		from := j.s.at
-		if j.s.doc[j.s.at] == '{' {
-			done, err := j.document()
-			if err != nil {
-				j.broken(err)
-				return
-			}
-			if done {
-				continue
-			}
-			j.s.at = from
-		}
-		err := j.s.value()
-		if err == nil && j.s.doc[from] == '[' {
-			// A list of objects without {"nftables": …} around it.
-			for o := range (jsonValue{&j.s, 0}).children {
-				j.object(o)
-			}
-			continue
-		}
+		err := j.oneDocument(from)
 		if err == nil {
-			j.object(jsonValue{&j.s, 0})
 			continue
 		}
-		j.broken(err)
-		return
+		j.problem(j.s.doc[max(j.from, min(j.s.at, len(j.s.doc))-longestQuote/2):], "%s", err)
+		// One object a line: those behind a damaged one are read.
+		next := strings.Index(j.s.doc[j.from:], "\n{")
+		if next < 0 {
+			return
+		}
+		j.s.at = j.from + next + 1
 	}
 }
 
-func (j *jsonReader) broken(err error) {
-	j.line = 0
-	if j.lined {
-		j.line = j.s.lineHere()
+// oneDocument reads {"nftables": [ … ]}, one object, or a list of objects without anything around it.
+func (j *jsonReader) oneDocument(from int) error {
+	if j.s.doc[from] == '{' {
+		if done, err := j.document(); done || err != nil {
+			return err
+		}
+		j.s.at = from
 	}
-	text := j.s.doc[min(j.s.at, len(j.s.doc)):]
-	j.problem(text, "%s", err)
+	if err := j.s.value(); err != nil {
+		return err
+	}
+	v := jsonValue{&j.s, 0}
+	if v.kind() != jsonArray {
+		j.object(v)
+		return nil
+	}
+	for o := range v.children {
+		j.object(o)
+	}
+	return nil
 }
 
 // document reads {"nftables": [ … ]} object by object; done is false where it is something else.
@@ -368,6 +380,9 @@ func (j *jsonReader) readChain(v jsonValue) {
 		j.problem(v.raw(), "the chain has no name")
 		return
 	}
+	if c := t.Chain(name); c != nil && len(c.Rules) > 0 {
+		j.again[c] = true
+	}
 	c := t.AddChain(j.name(name))
 	c.Line = j.line
 	c.Handle = uintMember(v, "handle")
@@ -411,7 +426,37 @@ func (j *jsonReader) readFlowtable(v jsonValue) {
 	if _, ok := v.member("counter"); ok {
 		f.Counter = true
 	}
+	t.addFlowtable(f)
+}
+
+// addFlowtable adds a flowtable, in place of one of the same name.
+func (t *Table) addFlowtable(f Flowtable) {
+	for i := range t.Flowtables {
+		if t.Flowtables[i].Name == f.Name {
+			t.Flowtables[i] = f
+			return
+		}
+	}
 	t.Flowtables = append(t.Flowtables, f)
+}
+
+// add adds an object, in place of one of the same kind and name.
+func (x objectIndex) add(t *Table, o Object) {
+	key := objectName{t, o.Kind, o.Name}
+	if i, ok := x[key]; ok {
+		t.Objects[i] = o
+		return
+	}
+	x[key] = len(t.Objects)
+	t.Objects = append(t.Objects, o)
+}
+
+// objectIndex finds objects of tables that are being read.
+type objectIndex map[objectName]int
+
+type objectName struct {
+	table      *Table
+	kind, name string
 }
 
 func (j *jsonReader) readRule(v jsonValue) {
@@ -429,6 +474,11 @@ func (j *jsonReader) readRule(v jsonValue) {
 			j.chain = t.AddChain(j.name(name))
 			j.chain.Line = j.line
 		}
+	}
+	if j.again[j.chain] {
+		j.problem(v.raw(), "the rules of chain %s are there again", name)
+		j.chain.Rules = nil
+		delete(j.again, j.chain)
 	}
 	r := &Rule{Handle: uintMember(v, "handle"), Comment: strings.Clone(v.text("comment")), Line: j.line}
 	if expr, ok := v.member("expr"); ok && expr.kind() == jsonArray {

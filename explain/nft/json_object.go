@@ -57,7 +57,7 @@ func (j *jsonReader) readObject(v jsonValue, kind string) {
 	default:
 		j.problem(v.raw(), "how a %s is printed is not known", kind)
 	}
-	t.Objects = append(t.Objects, o)
+	j.objects.add(t, o)
 }
 
 func numberText(v jsonValue, name string) string { return strconv.FormatUint(uintMember(v, name), 10) }

@@ -18,6 +18,7 @@ func (j *jsonReader) readSet(v jsonValue, kind string) {
 	}
 	s := t.AddSet(j.name(name))
 	s.Line = j.line
+	s.Statements = nil
 	s.Handle = uintMember(v, "handle")
 	s.Comment = strings.Clone(v.text("comment"))
 	s.IsMap, s.Meter = kind == "map", kind == "meter"

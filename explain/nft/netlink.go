@@ -19,6 +19,7 @@ func ParseNetlink(data []byte, file string) (*Ruleset, error) {
 	}
 	d := &netlinkDecoder{
 		netlinkHeader: h, protocols: newProtocols(), out: &Ruleset{File: file}, tables: map[Family]map[string]*netlinkTable{},
+		left: 1<<16 + 16*len(data),
 	}
 	var by [nftMsgNewFlowtable + 1][]netlinkMessage
 	why := h.messages(rest, func(m netlinkMessage) {
@@ -42,6 +43,7 @@ func ParseNetlink(data []byte, file string) (*Ruleset, error) {
 		}
 	}
 	for _, t := range d.all {
+		t.inlineOnce()
 		for _, c := range t.Chains {
 			for _, r := range c.Rules {
 				r.Text = t.RuleText(r)
@@ -67,6 +69,14 @@ type netlinkDecoder struct {
 	out       *Ruleset
 	all       []*netlinkTable
 	tables    map[Family]map[string]*netlinkTable
+	// left bounds how much is made of a capture: one that refers to the same again and again must not grow without end.
+	left int
+}
+
+// spend takes from what may still be made; false where nothing is left.
+func (d *netlinkDecoder) spend(n int) bool {
+	d.left -= n
+	return d.left >= 0
 }
 
 // netlinkTable is a table while the capture is read.
@@ -81,6 +91,23 @@ func (d *netlinkDecoder) problem(what, why string) {
 	d.out.addProblem(Problem{Text: what, Why: why})
 }
 
+// inlineOnce lets chains stand in braces that one rule leads to, as the kernel has them; others are chains by name.
+func (t *netlinkTable) inlineOnce() {
+	uses := map[string]int{}
+	for _, c := range t.Chains {
+		for _, r := range c.Rules {
+			for _, s := range r.Statements {
+				if v, ok := s.(*Verdict); ok && v.Chain != "" {
+					uses[v.Chain]++
+				}
+			}
+		}
+	}
+	for _, c := range t.Chains {
+		c.Inline = c.Inline && uses[c.Name] == 1
+	}
+}
+
 // message reads one message.
 func (d *netlinkDecoder) message(m netlinkMessage) {
 	a := parseAttributes(d.order, m.attrs)
@@ -89,13 +116,11 @@ func (d *netlinkDecoder) message(m netlinkMessage) {
 		d.addTable(f, m.family, &a)
 		return
 	}
-	nameAt := map[uint16]int{
-		nftMsgNewChain: nftaChainTable, nftMsgNewRule: nftaRuleTable, nftMsgNewSet: nftaSetTable,
-		nftMsgNewSetElem: nftaSetElemListTable, nftMsgNewObj: nftaObjTable, nftMsgNewFlowtable: nftaFlowtableTable,
-	}[m.kind]
-	t := d.tables[f][a.text(nameAt)]
+	// NFTA_CHAIN_TABLE, NFTA_RULE_TABLE, NFTA_OBJ_TABLE and so on are all 1.
+	name := a.text(nftaChainTable)
+	t := d.tables[f][name]
 	if t == nil {
-		d.problem(fmt.Sprintf("a message about table %s %s", f, cutText(a.text(nameAt))), "the table is not in the capture")
+		d.problem(fmt.Sprintf("a message about table %s %s", f, cutText(name)), "the table is not in the capture")
 		return
 	}
 	switch m.kind {
@@ -153,12 +178,14 @@ func (d *netlinkDecoder) addChain(t *netlinkTable, a *attributes) {
 	}
 	hook := parseAttributes(d.order, a[nftaChainHook])
 	c.Base = &Base{
-		Type: a.text(nftaChainType), Hook: hookOf(t.Family, hook.u32(nftaHookNum)), Priority: int(int32(hook.u32(nftaHookPriority))),
-		Policy: "accept", Offload: flags&nftChainOffload != 0, Devices: d.devices(hook[nftaHookDevs]),
+		Type: a.text(nftaChainType), Hook: hookOf(t.Family, hook.u32(nftaHookNum)),
+		Priority: int(int32(hook.u32(nftaHookPriority))), Policy: "accept", Offload: flags&nftChainOffload != 0,
+		Devices: d.devices(hook[nftaHookDevs]),
 	}
 	if c.Base.Hook == "" {
 		c.Base.Hook = "unknown"
-		d.problem("chain "+c.Name+" of table "+t.String(), "its hook has the number "+decimalText(hook.u32(nftaHookNum))+", which is not known")
+		d.problem("chain "+c.Name+" of table "+t.String(),
+			"its hook has the number "+decimalText(hook.u32(nftaHookNum))+", which is not known")
 	}
 	if a.has(nftaChainPolicy) && a.u32(nftaChainPolicy) == nfDrop {
 		c.Base.Policy = "drop"

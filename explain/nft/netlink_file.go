@@ -17,8 +17,8 @@ import (
 //	interface 1 lo
 //
 // Headers of messages and attributes, and values such as marks, stand in the byte order of the machine that was read
-// (include/uapi/linux/netlink.h). Interfaces are there because rules name them by number ("iif"). What was asked for
-// ends with NLMSG_DONE, list by list, and the whole ends with NFT_MSG_NEWGEN: a capture without it was cut.
+// (include/uapi/linux/netlink.h). Interfaces are there because rules name them by number ("iif"). Of messages that are
+// about no table (NLMSG_DONE) there may be any. The last message is NFT_MSG_NEWGEN: a capture without it was cut.
 
 // netlinkMagic is the first line of a netlink capture, up to the version of its form.
 const netlinkMagic = "svcnet nf_tables netlink "
@@ -100,8 +100,7 @@ const (
 	nfgenHeader = 4  // struct nfgenmsg: family, version, resource
 )
 
-// messages gives every message about tables to each. Whole is false where the last one is cut, or the end mark is
-// missing; why says so.
+// messages gives every message about tables to each. Why says that the last one is cut, or that the end mark is missing.
 func (h netlinkHeader) messages(data []byte, each func(netlinkMessage)) (why string) {
 	ended := false
 	for len(data) > 0 {

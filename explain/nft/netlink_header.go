@@ -95,7 +95,8 @@ func newProtocols() *protocols {
 	}
 	for _, d := range protocolIDs {
 		h := headerOf(headers, d.name)
-		x := &protocol{name: d.name, layer: protocolLayer(h.layer) + atLink, id: d.id, bits: d.bits, fields: make([]protocolField, 1, 1+len(h.fields))}
+		x := &protocol{name: d.name, layer: protocolLayer(h.layer) + atLink, id: d.id, bits: d.bits}
+		x.fields = make([]protocolField, 1, 1+len(h.fields))
 		fields := h.fields
 		if d.name == "igmp" { // "mrt" is the third in nft's order
 			fields = []headerField{fields[0], fields[2], fields[1], fields[3]}

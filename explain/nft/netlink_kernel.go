@@ -95,9 +95,7 @@ const (
 	nftaSetExpr        = 17
 	nftaSetExpressions = 18
 
-	nftaSetDescSize   = 1
-	nftaSetDescConcat = 2
-	nftaSetFieldLen   = 1
+	nftaSetDescSize = 1
 
 	nftSetAnonymous = 0x1
 	nftSetConstant  = 0x2
@@ -158,7 +156,6 @@ const (
 
 // Objects (NFTA_OBJ_*, NFT_OBJECT_*).
 const (
-	nftaObjTable    = 1
 	nftaObjName     = 2
 	nftaObjType     = 3
 	nftaObjData     = 4

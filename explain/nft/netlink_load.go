@@ -32,7 +32,6 @@ const (
 	nftCTSrc        = 8
 	nftCTDst        = 9
 	nftCTProtocol   = 10
-	nftCTEventMask  = 18
 )
 
 // metaKeys are nft's words in the order of the kernel's numbers (enum nft_meta_keys).

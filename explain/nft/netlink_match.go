@@ -114,7 +114,7 @@ func (d *ruleDecoder) compare(left *operand, op string, right compared) {
 func (d *ruleDecoder) right(typ valueType, r compared) Expr {
 	switch {
 	case r.set != nil:
-		return r.set.reference(typ)
+		return d.reference(r.set)
 	case r.to != nil:
 		lo, hi := d.constant(typ, r.data), d.constant(typ, r.to)
 		if l, ok := lo.(*Const); ok {
@@ -172,7 +172,8 @@ func (d *ruleDecoder) foundMessages(left *operand, set *netlinkSet) {
 	if d.icmpMessage != 0 || left.layer != atTransport || left.offset != 0 || left.typ.bits != 8 || len(set.Entries) == 0 {
 		return
 	}
-	if first := set.Entries[0]; (x == d.protocols.icmp || x == d.protocols.icmp6) && len(first.Start) == 1 && first.End == nil {
+	isICMP := x == d.protocols.icmp || x == d.protocols.icmp6
+	if first := set.Entries[0]; isICMP && len(first.Start) == 1 && first.End == nil {
 		d.icmpMessage = first.Start[0]
 	}
 }
@@ -287,9 +288,9 @@ func leftAligned(data []byte, bits int) []byte {
 // compareMasked reads a comparison of something that was calculated with a constant first: flags, a prefix, a field
 // that is not made of whole bytes, or what it says.
 func (d *ruleDecoder) compareMasked(o *operand, op string, right compared) {
-	if inner, shifted, ok := d.trimmed(o); ok {
-		if right, ok = right.shifted(shifted, inner.typ); ok {
-			d.compare(inner, op, right)
+	if inner, by, ok := d.trimmed(o); ok && d.spendSet(right.set) {
+		if moved, ok := right.shifted(by, inner.typ); ok {
+			d.compare(inner, op, moved)
 			return
 		}
 	}
@@ -446,7 +447,7 @@ func (r compared) shifted(n int, typ valueType) (compared, bool) {
 		return moved, back && !lost && !over
 	}
 	if r.set != nil {
-		if !r.set.anonymous {
+		if !r.set.anonymous || n == 0 && len(r.set.key) == 1 && r.set.key[0].size() == size {
 			return r, n == 0
 		}
 		set, ok := r.set.shiftedBy(one)
@@ -471,7 +472,7 @@ func leftShifted(data []byte, n, size int) []byte {
 // concatRight is the right side of a comparison of several values at once.
 func (d *ruleDecoder) concatRight(left *operand, r compared) Expr {
 	if r.set != nil {
-		return r.set.reference(valueType{})
+		return d.reference(r.set)
 	}
 	c := &Concat{}
 	data := r.data
@@ -485,140 +486,4 @@ func (d *ruleDecoder) concatRight(left *operand, r compared) Expr {
 		data = data[room:]
 	}
 	return c
-}
-
-// resolve is what an operand is called by now, with the type of its value. Comparisons that its fields make
-// superfluous are hidden.
-func (d *ruleDecoder) resolve(o *operand) (Expr, valueType, bool) {
-	switch o.kind {
-	case opPayload:
-		n := d.name(o)
-		d.implies(n, o.layer)
-		return n.expr, n.typ, true
-	case opCT:
-		return d.resolveCT(o)
-	case opOption:
-		d.impliesOption(o.option)
-		return o.expr, o.typ, o.expr != nil
-	case opConst:
-		return d.constant(o.typ, o.data), o.typ, true
-	case opSwapped:
-		e, typ, ok := d.resolve(o.left)
-		typ.host = !typ.host
-		return e, typ, ok
-	case opConcat:
-		c := &Concat{}
-		for _, part := range o.parts {
-			e, _, ok := d.resolveWithin(part)
-			if !ok {
-				return nil, valueType{}, false
-			}
-			c.Parts = append(c.Parts, e)
-		}
-		return c, o.typ, true
-	case opBinary:
-		return d.resolveBinary(o)
-	case opMap:
-		return d.resolveMap(o)
-	case opHash:
-		h := *o.expr.(*Hash)
-		if o.left != nil {
-			of, _, ok := d.resolve(o.left)
-			if !ok {
-				return nil, valueType{}, false
-			}
-			h.Of = of
-		}
-		return &h, o.typ, true
-	}
-	return o.expr, o.typ, o.expr != nil
-}
-
-// resolveWithin resolves a part of a concatenation or a key, where a mask that takes out a field is gone too.
-func (d *ruleDecoder) resolveWithin(o *operand) (Expr, valueType, bool) {
-	if o.kind == opBinary && o.right == nil {
-		if field, shift, ok := d.trimmed(o); ok && (shift == 0 || o.op == "&") {
-			return d.resolve(field)
-		}
-	}
-	return d.resolve(o)
-}
-
-// resolveCT says of addresses of connections of which family they are, as far as the rule has found out
-// (ct_expr_update_type).
-func (d *ruleDecoder) resolveCT(o *operand) (Expr, valueType, bool) {
-	if o.key != nftCTSrc && o.key != nftCTDst {
-		return o.expr, o.typ, true
-	}
-	ct := *o.expr.(*CT)
-	switch d.found[atNetwork] {
-	case d.protocols.ip:
-		ct.Family = IP
-		return &ct, typed(TypeIPv4), true
-	case d.protocols.ip6:
-		ct.Family = IP6
-		return &ct, typed(TypeIPv6), true
-	}
-	return &ct, o.typ, true
-}
-
-// impliesOption: options are of their protocol by themselves (exthdr_dependency_kill).
-func (d *ruleDecoder) impliesOption(o option) {
-	l := atNetwork
-	switch o.op {
-	case nftExthdrTCPOpt:
-		l = atTransport
-	case nftExthdrIPv4, nftExthdrIPv6:
-	default:
-		return
-	}
-	dep, at := d.dependency(l)
-	if dep == nil || dep.compares.left.kind == opCT {
-		return
-	}
-	if by := dep.compares; by.left.kind == opPayload && by.x == d.protocols.ip6 && l == atTransport {
-		return
-	}
-	d.hide(at)
-}
-
-func (d *ruleDecoder) resolveBinary(o *operand) (Expr, valueType, bool) {
-	left, typ, ok := d.resolve(o.left)
-	if !ok {
-		return nil, valueType{}, false
-	}
-	b := &Binary{Op: o.op, Left: left}
-	switch {
-	case o.right != nil:
-		if b.Right, _, ok = d.resolve(o.right); !ok {
-			return nil, valueType{}, false
-		}
-	case o.op == "<<" || o.op == ">>":
-		b.Right = &Const{TypeInteger, wide(inNetworkOrder(d.order, valueType{host: true}, o.data), 4)}
-	default:
-		if len(o.data) < typ.size() {
-			return nil, valueType{}, false
-		}
-		b.Right = &Const{typ.Type, wide(inNetworkOrder(d.order, typ, o.data), typ.size())}
-	}
-	return b, typ, true
-}
-
-func (d *ruleDecoder) resolveMap(o *operand) (Expr, valueType, bool) {
-	key, set := o.left, o.set
-	if key.kind == opBinary && key.right == nil {
-		if field, shift, ok := d.trimmed(key); ok {
-			if r, ok := (compared{set: set}).shifted(shift, field.typ); ok {
-				key, set = field, r.set
-			}
-		}
-	}
-	if key.kind == opPayload && set.anonymous {
-		d.foundMessages(key, set)
-	}
-	e, typ, ok := d.resolve(key)
-	if !ok {
-		return nil, valueType{}, false
-	}
-	return &MapExpr{Key: e, Map: set.reference(typ)}, o.typ, true
 }

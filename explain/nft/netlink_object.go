@@ -54,7 +54,8 @@ func objectKind(number uint32) string {
 // object reads a named object. Its body is that of nft's listing (obj_print_data).
 func (d *netlinkDecoder) object(a *attributes) (Object, bool) {
 	note := parseNotes(a[nftaObjUserdata])
-	o := Object{Kind: objectKind(a.u32(nftaObjType)), Name: a.text(nftaObjName), Handle: a.u64(nftaObjHandle), Comment: note.comment(0)}
+	o := Object{Kind: objectKind(a.u32(nftaObjType)), Name: a.text(nftaObjName), Handle: a.u64(nftaObjHandle)}
+	o.Comment = note.comment(0) // NFTNL_UDATA_OBJ_COMMENT
 	b := parseAttributes(d.order, a[nftaObjData])
 	p := printer{}
 	switch a.u32(nftaObjType) {

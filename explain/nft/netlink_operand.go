@@ -26,8 +26,8 @@ type operand struct {
 	data        []byte
 	parts       []*operand
 	set         *netlinkSet
-	// depth bounds what is built out of other operands.
-	depth int
+	// nodes is how many operands it is built out of.
+	nodes int
 }
 
 type operandKind byte
@@ -46,8 +46,8 @@ const (
 	opHash
 )
 
-// maxOperandDepth is more than a rule can come to: it has 16 registers, and what is deeper was made to be.
-const maxOperandDepth = 64
+// maxNodes is more than a rule comes to that is no attack: it has 16 registers, and calculates a few times with each.
+const maxNodes = 256
 
 // slots is how many registers of four bytes the operand takes.
 func (o *operand) slots() int { return max(1, (o.typ.size()+3)/4) }
@@ -125,7 +125,7 @@ func (r *registers) get(number uint32, bytes int) *operand {
 		}
 		part := r[at]
 		concat.parts = append(concat.parts, part)
-		concat.depth = max(concat.depth, part.depth+1)
+		concat.nodes += part.nodes + 1
 		at += part.slots()
 		bytes -= 4 * part.slots()
 	}

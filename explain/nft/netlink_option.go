@@ -27,7 +27,6 @@ const (
 	nftExthdrTCPOpt = 1
 	nftExthdrIPv4   = 2
 	nftExthdrSCTP   = 3
-	nftExthdrDCCP   = 4
 
 	nftExthdrPresent = 1
 )
@@ -36,8 +35,8 @@ const (
 var optionNames = map[uint32]map[byte][]string{
 	nftExthdrIPv6: {0: {"hbh"}, 43: {"rt", "srh", "rt0"}, 44: {"frag"}, 60: {"dst"}, 135: {"mh"}},
 	nftExthdrTCPOpt: {
-		0: {"eol"}, 1: {"nop"}, 2: {"maxseg"}, 3: {"window"}, 4: {"sack-perm"}, 5: {"sack", "sack1", "sack2", "sack3"}, 8: {"timestamp"},
-		19: {"md5sig"}, 30: {"mptcp"}, 34: {"fastopen"},
+		0: {"eol"}, 1: {"nop"}, 2: {"maxseg"}, 3: {"window"}, 4: {"sack-perm"}, 5: {"sack", "sack1", "sack2", "sack3"},
+		8: {"timestamp"}, 19: {"md5sig"}, 30: {"mptcp"}, 34: {"fastopen"},
 	},
 	nftExthdrIPv4: {7: {"rr"}, 131: {"lsrr"}, 137: {"ssrr"}, 148: {"ra"}},
 	nftExthdrSCTP: {

@@ -146,7 +146,7 @@ func (d *ruleDecoder) expression(data []byte) {
 			d.unreadable("nothing is in its register")
 			return
 		}
-		d.load(a.u32(nftaByteorderDreg), &operand{kind: opSwapped, typ: left.typ, left: left, depth: left.depth + 1})
+		d.load(a.u32(nftaByteorderDreg), &operand{kind: opSwapped, typ: left.typ, left: left, nodes: left.nodes + 1})
 	case "meta":
 		d.meta(&a)
 	case "ct":
@@ -181,7 +181,7 @@ func (d *ruleDecoder) load(register uint32, o *operand) {
 	switch {
 	case o == nil:
 		d.unreadable("what it reads has a number that is not known")
-	case o.depth > maxOperandDepth:
+	case o.nodes > maxNodes:
 		d.unreadable("it is calculated out of too many others")
 	case !d.regs.set(register, o):
 		d.unreadable("its register is none")
@@ -269,7 +269,7 @@ func (d *ruleDecoder) lookup(a *attributes) {
 	case !a.has(nftaLookupDreg):
 		d.compare(left, op, compared{set: set})
 	case a.u32(nftaLookupDreg) == nftRegVerdict:
-		m := &operand{kind: opMap, left: left, set: set, depth: left.depth + 1}
+		m := &operand{kind: opMap, left: left, set: set, nodes: left.nodes + 1}
 		e, _, ok := d.resolve(m)
 		if !ok {
 			d.unreadable("it looks something up that is not known")
@@ -281,7 +281,7 @@ func (d *ruleDecoder) lookup(a *attributes) {
 		d.steps = append(d.steps, s)
 		d.previous = nil
 	default:
-		m := &operand{kind: opMap, left: left, set: set, depth: left.depth + 1}
+		m := &operand{kind: opMap, left: left, set: set, nodes: left.nodes + 1}
 		if len(set.data) == 1 {
 			m.typ = set.data[0]
 		} else {
@@ -301,7 +301,7 @@ func (d *ruleDecoder) bitwise(a *attributes) {
 		d.unreadable("nothing that can be calculated with is in its register")
 		return
 	}
-	o := &operand{kind: opBinary, typ: left.typ, left: left, depth: left.depth + 1}
+	o := &operand{kind: opBinary, typ: left.typ, left: left, nodes: left.nodes + 1}
 	value := func(kind int) []byte {
 		v := parseAttributes(d.order, a[kind])
 		return v[nftaDataValue]
@@ -328,7 +328,7 @@ func (d *ruleDecoder) bitwise(a *attributes) {
 			d.unreadable("nothing is in its second register")
 			return
 		}
-		o.depth = max(o.depth, o.right.depth+1)
+		o.nodes += o.right.nodes + 1
 	default:
 		d.unreadable("what it calculates is not known")
 		return
@@ -344,7 +344,7 @@ func maskXor(left *operand, mask, xor []byte) *operand {
 	mask = bitwise("|", mask, or)
 	o := left
 	with := func(op string, data []byte) {
-		o = &operand{kind: opBinary, typ: left.typ, op: op, left: o, data: data, depth: o.depth + 1}
+		o = &operand{kind: opBinary, typ: left.typ, op: op, left: o, data: data, nodes: o.nodes + 1}
 	}
 	if !isZero(bitwise("^", mask, ones(len(mask)))) {
 		with("&", mask)
@@ -420,7 +420,8 @@ func (d *ruleDecoder) exthdr(a *attributes) {
 }
 
 func (d *ruleDecoder) hash(a *attributes) {
-	h := &Hash{Mod: a.u32(nftaHashModulus), Offset: a.u32(nftaHashOffset), Seed: a.u32(nftaHashSeed), HasSeed: a.has(nftaHashSeed)}
+	h := &Hash{Mod: a.u32(nftaHashModulus), Offset: a.u32(nftaHashOffset)}
+	h.Seed, h.HasSeed = a.u32(nftaHashSeed), a.has(nftaHashSeed)
 	o := &operand{kind: opHash, typ: hostInteger(32), expr: h}
 	switch a.u32(nftaHashType) {
 	case nftHashJenkins:
@@ -428,7 +429,7 @@ func (d *ruleDecoder) hash(a *attributes) {
 			d.unreadable("nothing is in its register")
 			return
 		}
-		o.depth = o.left.depth + 1
+		o.nodes = o.left.nodes + 1
 	case nftHashSym:
 	default:
 		o = nil

@@ -47,35 +47,6 @@ const (
 	nftRejectTCP   = 1
 	nftRejectICMPX = 2
 
-	nftaNATType     = 1
-	nftaNATFamily   = 2
-	nftaNATAddrMin  = 3
-	nftaNATAddrMax  = 4
-	nftaNATProtoMin = 5
-	nftaNATProtoMax = 6
-	nftaNATFlags    = 7
-
-	nftNATSource = 0
-	nftNATDest   = 1
-
-	nftaMasqFlags    = 1
-	nftaMasqProtoMin = 2
-	nftaMasqProtoMax = 3
-
-	nftaRedirProtoMin = 1
-	nftaRedirProtoMax = 2
-	nftaRedirFlags    = 3
-
-	// NF_NAT_RANGE_*, include/uapi/linux/netfilter/nf_nat.h
-	natRandom      = 1 << 2
-	natPersistent  = 1 << 3
-	natFullyRandom = 1 << 4
-	natNetmap      = 1 << 6
-
-	nftaTProxyFamily = 1
-	nftaTProxyAddr   = 2
-	nftaTProxyPort   = 3
-
 	nftaDupAddr = 1
 	nftaDupDev  = 2
 
@@ -90,22 +61,6 @@ const (
 
 	nftQueueBypass = 1
 	nftQueueFanout = 2
-
-	nftaDynsetSet         = 1
-	nftaDynsetOp          = 3
-	nftaDynsetKey         = 4
-	nftaDynsetData        = 5
-	nftaDynsetTimeout     = 6
-	nftaDynsetExpr        = 7
-	nftaDynsetFlags       = 9
-	nftaDynsetExpressions = 10
-
-	nftDynsetInverted = 1
-
-	nftaObjrefType    = 1
-	nftaObjrefName    = 2
-	nftaObjrefSetSreg = 3
-	nftaObjrefSetName = 4
 
 	nftaFlowTable = 1
 
@@ -123,12 +78,6 @@ const (
 	nftaXTName = 1
 	nftaXTRev  = 2
 	nftaXTInfo = 3
-
-	nftaInnerNum     = 1
-	nftaInnerType    = 2
-	nftaInnerFlags   = 3
-	nftaInnerHdrSize = 4
-	nftaInnerExpr    = 5
 )
 
 // action reads an expression that acts; it is false for one that is not known.
@@ -139,7 +88,9 @@ func (d *ruleDecoder) action(name string, a *attributes) bool {
 	case "limit":
 		d.add(limitOf(a))
 	case "quota":
-		d.add(&Quota{Over: a.u32(nftaQuotaFlags)&nftQuotaInverted != 0, Bytes: a.u64(nftaQuotaBytes), Used: a.u64(nftaQuotaConsumed)})
+		q := &Quota{Bytes: a.u64(nftaQuotaBytes), Used: a.u64(nftaQuotaConsumed)}
+		q.Over = a.u32(nftaQuotaFlags)&nftQuotaInverted != 0
+		d.add(q)
 	case "connlimit":
 		d.add(&ConnLimit{Over: a.u32(nftaConnlimitFlags)&nftConnlimitInverted != 0, Count: a.u32(nftaConnlimitCount)})
 	case "last":
@@ -188,8 +139,9 @@ func (d *ruleDecoder) action(name string, a *attributes) bool {
 
 func limitOf(a *attributes) *Limit {
 	return &Limit{
-		Over: a.u32(nftaLimitFlags)&nftLimitInverted != 0, Rate: a.u64(nftaLimitRate), Bytes: a.u32(nftaLimitType) == nftLimitBytes,
-		Per: time.Duration(min(a.u64(nftaLimitUnit), uint64(longestDuration/1000))) * time.Second, Burst: uint64(a.u32(nftaLimitBurst)),
+		Over: a.u32(nftaLimitFlags)&nftLimitInverted != 0, Rate: a.u64(nftaLimitRate), Burst: uint64(a.u32(nftaLimitBurst)),
+		Bytes: a.u32(nftaLimitType) == nftLimitBytes,
+		Per:   time.Duration(min(a.u64(nftaLimitUnit), uint64(longestDuration/1000))) * time.Second,
 	}
 }
 
@@ -393,144 +345,6 @@ func (d *ruleDecoder) isTCP(r *relation) bool {
 	return ok && v == 6 && r.x != d.protocols.ip6 && r.left.kind != opCT
 }
 
-func natFlags(n *NAT, flags uint32) {
-	n.Random, n.FullyRandom, n.Persistent = flags&natRandom != 0, flags&natFullyRandom != 0, flags&natPersistent != 0
-	n.NetMap = flags&natNetmap != 0
-}
-
-func (d *ruleDecoder) nat(a *attributes) {
-	n := &NAT{Kind: SNAT}
-	if a.u32(nftaNATType) == nftNATDest {
-		n.Kind = DNAT
-	}
-	natFlags(n, a.u32(nftaNATFlags))
-	family, typ := IP, typed(TypeIPv4)
-	switch a.u32(nftaNATFamily) {
-	case nfprotoIPv4:
-	case nfprotoIPv6:
-		family, typ = IP6, typed(TypeIPv6)
-	default:
-		family = "" // of both, where only a port is given
-	}
-	if d.family == Inet {
-		n.Family = family
-	}
-	if lo := a.u32(nftaNATAddrMin); lo != 0 {
-		first := d.regs.get(lo, 0)
-		if first != nil && first.kind == opMap && (len(first.set.data) > 1 || first.set.DataInterval) {
-			d.natMap(n, family, first, a)
-			return
-		}
-		var ok bool
-		if n.Addr, ok = d.ends(lo, a.u32(nftaNATAddrMax), typ); !ok {
-			d.unreadable("nothing is in its registers")
-			return
-		}
-	}
-	if !d.natPorts(n, a.u32(nftaNATProtoMin), a.u32(nftaNATProtoMax)) {
-		return
-	}
-	d.add(n)
-}
-
-// natMap reads a translation to what a map has for the packet: an address with a port, or a range.
-func (d *ruleDecoder) natMap(n *NAT, family Family, m *operand, a *attributes) {
-	n.Family = family
-	lo, _ := slot(a.u32(nftaNATAddrMin))
-	room := m.slots()
-	within := func(kind int) bool {
-		if !a.has(kind) || a.u32(kind) == 0 {
-			return true
-		}
-		at, ok := slot(a.u32(kind))
-		return ok && at >= lo && at < lo+room
-	}
-	if !within(nftaNATAddrMax) || !within(nftaNATProtoMin) || !within(nftaNATProtoMax) {
-		d.unreadable("its address and port are not both of one map")
-		return
-	}
-	e, _, ok := d.resolve(m)
-	if !ok {
-		d.unreadable("its map is not known")
-		return
-	}
-	n.Addr = e
-	d.add(n)
-}
-
-// natPorts reads the ports of a translation.
-func (d *ruleDecoder) natPorts(n *NAT, lo, hi uint32) bool {
-	if lo == 0 {
-		return true
-	}
-	// nft leaves what was compared before where it is (rule_parse_postprocess).
-	d.dependencies = [layers + 1]*step{}
-	var ok bool
-	if n.Port, ok = d.ends(lo, hi, typed(TypeService)); !ok {
-		d.unreadable("nothing is in its registers")
-	}
-	return ok
-}
-
-// ends is what one or two registers hold: a value, or a range. A range of addresses that is a prefix is one.
-func (d *ruleDecoder) ends(lo, hi uint32, typ valueType) (Expr, bool) {
-	first, ok := d.valueIn(lo, typ)
-	if !ok || hi == 0 || hi == lo {
-		return first, ok
-	}
-	last, ok := d.valueIn(hi, typ)
-	if !ok {
-		return nil, false
-	}
-	a, isConst := first.(*Const)
-	b, isConst2 := last.(*Const)
-	if !isConst || !isConst2 {
-		return nil, false
-	}
-	if bits := prefixBits(a.Data, b.Data); bits >= 0 && typeOf(typ.Type).prefixes && bits < 8*len(a.Data) {
-		return &Prefix{a, bits}, true
-	}
-	return &Range{a, b}, true
-}
-
-// translateOwn reads masquerade and redirect, which take the address from the interface.
-func (d *ruleDecoder) translateOwn(kind NATKind, flags, lo, hi uint32) {
-	n := &NAT{Kind: kind}
-	natFlags(n, flags)
-	if d.natPorts(n, lo, hi) {
-		d.add(n)
-	}
-}
-
-func (d *ruleDecoder) tproxy(a *attributes) {
-	x := &TProxy{}
-	typ := typed(TypeIPv4)
-	switch a.u32(nftaTProxyFamily) {
-	case nfprotoIPv4:
-		x.Family = IP
-	case nfprotoIPv6:
-		x.Family, typ = IP6, typed(TypeIPv6)
-	}
-	if d.family != Inet {
-		x.Family = ""
-	}
-	var ok bool
-	if r := a.u32(nftaTProxyAddr); r != 0 {
-		if x.Addr, ok = d.valueIn(r, typ); !ok {
-			d.unreadable("nothing is in its registers")
-			return
-		}
-	}
-	if r := a.u32(nftaTProxyPort); r != 0 {
-		d.dependencies = [layers + 1]*step{}
-		if x.Port, ok = d.valueIn(r, typed(TypeService)); !ok {
-			d.unreadable("nothing is in its registers")
-			return
-		}
-	}
-	d.add(x)
-}
-
 func (d *ruleDecoder) dup(a *attributes) {
 	text := "dup"
 	typ := typed(TypeIPv4)
@@ -595,157 +409,4 @@ func (d *ruleDecoder) queue(a *attributes) {
 		}
 	}
 	d.add(q)
-}
-
-// dynsetOps are NFT_DYNSET_OP_* in nft's words.
-var dynsetOps = [...]string{"add", "update", "delete"}
-
-func (d *ruleDecoder) dynset(a *attributes) {
-	name := a.text(nftaDynsetSet)
-	set := d.table.sets[name]
-	op := a.u32(nftaDynsetOp)
-	switch {
-	case set == nil:
-		d.unreadable("it changes a set that is not in the capture")
-		return
-	case op >= uint32(len(dynsetOps)):
-		d.unreadable("what it does to the set is not known")
-		return
-	case a.u32(nftaDynsetFlags)&nftDynsetInverted != 0:
-		d.unreadable("it goes on where the entry could not be added")
-		return
-	}
-	key := d.regs.get(a.u32(nftaDynsetKey), set.keyBytes)
-	if key == nil {
-		d.unreadable("nothing is in its register")
-		return
-	}
-	u := &SetUpdate{Op: dynsetOps[op], Set: name, Timeout: milliseconds(a.u64(nftaDynsetTimeout))}
-	var ok bool
-	if u.Key, ok = d.dynamicKey(key, set.key); !ok {
-		d.unreadable("its key is not known")
-		return
-	}
-	if r := a.u32(nftaDynsetData); r != 0 {
-		data := d.regs.get(r, keyBytes(set.data))
-		if data == nil {
-			d.unreadable("nothing is in its register")
-			return
-		}
-		if u.Data, ok = d.dynamicKey(data, set.data); !ok {
-			d.unreadable("its data is not known")
-			return
-		}
-	}
-	inner := ruleDecoder{netlinkDecoder: d.netlinkDecoder, context: newContext(d.protocols, d.family), table: d.table, nesting: d.nesting + 1}
-	if a.has(nftaDynsetExpr) {
-		inner.expression(a[nftaDynsetExpr])
-	} else {
-		for kind, e := range eachAttribute(d.order, a[nftaDynsetExpressions]) {
-			if kind == nftaListElem {
-				inner.expression(e)
-			}
-		}
-	}
-	for _, s := range inner.steps {
-		if !s.gone {
-			u.Statements = append(u.Statements, s.statement)
-		}
-	}
-	if set.Meter && len(u.Statements) > 0 {
-		u.Op, u.Size = "meter", set.Size
-	}
-	d.add(u)
-}
-
-// dynamicKey is what a rule writes into a set; constants among it are of the set's types.
-func (d *ruleDecoder) dynamicKey(o *operand, types []valueType) (Expr, bool) {
-	if o.kind != opConcat {
-		if o.kind == opConst && len(types) == 1 {
-			return d.value(o, types[0])
-		}
-		e, _, ok := d.resolveWithin(o)
-		return e, ok
-	}
-	c := &Concat{}
-	for i, part := range o.parts {
-		var e Expr
-		ok := false
-		if part.kind == opConst && len(types) == len(o.parts) {
-			e, ok = d.value(part, types[i])
-		} else {
-			e, _, ok = d.resolveWithin(part)
-		}
-		if !ok {
-			return nil, false
-		}
-		c.Parts = append(c.Parts, e)
-	}
-	return c, true
-}
-
-func (d *ruleDecoder) objref(a *attributes) {
-	if a.has(nftaObjrefName) {
-		name := a.text(nftaObjrefName)
-		switch kind := a.u32(nftaObjrefType); kind {
-		case nftObjectCounter:
-			d.add(&Counter{Name: name})
-		case nftObjectQuota:
-			d.add(&Quota{Name: name})
-		case nftObjectLimit:
-			d.add(&Limit{Name: name})
-		default:
-			word := objectKind(kind)
-			if word == "" {
-				d.unreadable("it is about an object of a kind that is not known")
-				return
-			}
-			d.add(&ObjectRef{Kind: word, Name: name})
-		}
-		return
-	}
-	set := d.table.sets[a.text(nftaObjrefSetName)]
-	if set == nil {
-		d.unreadable("it looks into a map that is not in the capture")
-		return
-	}
-	key := d.regs.get(a.u32(nftaObjrefSetSreg), set.keyBytes)
-	if key == nil {
-		d.unreadable("nothing is in its register")
-		return
-	}
-	e, _, ok := d.resolve(&operand{kind: opMap, left: key, set: set, depth: key.depth + 1})
-	if !ok {
-		d.unreadable("its key is not known")
-		return
-	}
-	d.add(&ObjectRef{Kind: set.ObjectType, Map: e})
-}
-
-// inner reads what stands in a packet within a tunnel (nft 1.0.8 and later).
-func (d *ruleDecoder) inner(a *attributes) {
-	tunnels := map[uint32]string{1: "vxlan", 2: "geneve"} // NFT_INNER_VXLAN, NFT_INNER_GENEVE; 0 for those of IP
-	e := parseAttributes(d.order, a[nftaInnerExpr])
-	b := parseAttributes(d.order, e[nftaExprData])
-	name := tunnels[a.u32(nftaInnerType)]
-	if name == "" {
-		name = "inner"
-	}
-	var o *operand
-	var dreg uint32
-	switch e.text(nftaExprName) {
-	case "payload":
-		l, size := protocolLayer(b.u32(nftaPayloadBase))+atLink, int(b.u32(nftaPayloadLen))
-		dreg = b.u32(nftaPayloadDreg)
-		if l >= atLink && l < layers && size > 0 && size <= 64 && b.u32(nftaPayloadOffset) < 1<<16 {
-			o = &operand{typ: valueType{TypeHex, 8 * size, false}}
-			o.expr = &Other{name + " " + l.word() + "," + decimalText(8*b.u32(nftaPayloadOffset)) + "," + strconv.Itoa(8*size), o.typ.field()}
-		}
-	case "meta":
-		dreg = b.u32(nftaMetaDreg)
-		if m := metaOperand(b.u32(nftaMetaKey)); m != nil {
-			o = &operand{typ: m.typ, expr: &Other{name + " meta " + m.expr.(*Meta).Key, m.typ.field()}}
-		}
-	}
-	d.load(dreg, o)
 }

@@ -207,7 +207,8 @@ func newMessageWriter(order binary.ByteOrder) *messageWriter {
 	if order == binary.ByteOrder(binary.BigEndian) {
 		name = "big-endian"
 	}
-	return &messageWriter{order: order, data: []byte(netlinkMagic + "1\nbyte-order " + name + "\ngeneration 3\ninterface 2 eth0\n\n")}
+	header := netlinkMagic + "1\nbyte-order " + name + "\ngeneration 3\ninterface 2 eth0\n\n"
+	return &messageWriter{order: order, data: []byte(header)}
 }
 
 // message writes a message with attributes.

@@ -114,7 +114,8 @@ func (d *netlinkDecoder) typeofPayload(id, field, base, offset, bits uint32) (va
 		if id != 0 || base >= uint32(layers) || bits == 0 || bits > 1024 || offset > 1<<20 {
 			return valueType{}, nil
 		}
-		return valueType{TypeHex, int(bits), false}, &Payload{Protocol: protocolLayer(base).word(), Offset: int(offset), Bits: int(bits)}
+		e := &Payload{Protocol: protocolLayer(base).word(), Offset: int(offset), Bits: int(bits)}
+		return valueType{TypeHex, e.Bits, false}, e
 	}
 	if field == 0 || field >= uint32(len(x.fields)) {
 		return valueType{}, nil

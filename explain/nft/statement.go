@@ -156,7 +156,8 @@ type ObjectRef struct {
 	Map  Expr // where a map chooses the object: then Name is empty
 }
 
-// XT is an extension of iptables inside of a rule (nft_compat): its kind is match, target or watcher.
+// XT is an extension of iptables inside of a rule (nft_compat): its kind is match, target or watcher, empty where the
+// capture does not say. Name is empty where a listing shows nothing but a blank: -m comment, for one, but also others.
 type XT struct {
 	Kind, Name string
 	Revision   int

@@ -13,11 +13,11 @@ import (
 //
 // The form says less than the kernel has: interfaces stand by name where rules have an index (see TypeIfindex), hours and
 // dates are those of a time zone that is not named, and what nft prints of an extension of iptables is its translation,
-// or nothing at all (XT without a name).
+// or nothing at all (XT without a name). Where a chain, set or object is listed again the later stands.
 //
 // An error says that there is nothing of nftables in the text; what could not be read stands in Ruleset.Problems.
 func ParseText(text, file string) (*Ruleset, error) {
-	r := textReader{rs: &Ruleset{File: file}, names: make(map[string]string), tables: make(tableIndex)}
+	r := textReader{rs: &Ruleset{File: file}, names: make(map[string]string), tables: make(tableIndex), objects: make(objectIndex)}
 	r.text, r.line = strings.TrimPrefix(text, "\ufeff"), 1
 	r.advance()
 	r.ruleset()
@@ -32,9 +32,10 @@ var errNoNFTText = errors.New("it is no listing of nft: there is no table in it"
 // textReader is the state of ParseText.
 type textReader struct {
 	tokens
-	rs     *Ruleset
-	tables tableIndex
-	table  *Table
+	rs      *Ruleset
+	tables  tableIndex
+	objects objectIndex
+	table   *Table
 	// names are those that many rules share, so that they do not keep the text alive.
 	names map[string]string
 	// lines is set where elements go on over ends of lines: in named sets.
@@ -58,6 +59,9 @@ func (r *textReader) name(s string) string {
 }
 
 func (r *textReader) problem(line int, text, format string, args ...any) {
+	if len(r.rs.Problems) > maxProblems {
+		return
+	}
 	r.rs.addProblem(Problem{Line: r.lineOf(line), Text: shorten(text), Why: fmt.Sprintf(format, args...)})
 }
 
@@ -357,10 +361,23 @@ func (r *textReader) cutOff(at token, what string) bool {
 }
 
 func (r *textReader) readChain(t *Table, name string, at token) {
-	c := t.AddChain(name)
+	c := t.Chain(name)
+	before := []*Rule(nil)
+	if c != nil {
+		// Listed again, the later stands; `nft list chains` prints chains without their rules.
+		before, c.Rules, c.Base = c.Rules, nil, nil
+	}
+	c = t.AddChain(name)
 	c.Line = at.line
 	c.Handle = r.handle(c.Handle)
 	r.rules(t, c, at)
+	switch {
+	case len(before) == 0:
+	case len(c.Rules) == 0:
+		c.Rules = before
+	default:
+		r.problem(at.line, r.lineText(at), "the chain is listed again")
+	}
 }
 
 // rules reads the lines of a chain up to its brace.
@@ -551,10 +568,10 @@ func (r *textReader) readFlowtable(t *Table, name string, at token) {
 		var err error
 		switch {
 		case r.cutOff(at, "the flowtable"):
-			t.Flowtables = append(t.Flowtables, f)
+			t.addFlowtable(f)
 			return
 		case r.accept("}"):
-			t.Flowtables = append(t.Flowtables, f)
+			t.addFlowtable(f)
 			return
 		case r.accept(";"):
 		case r.accept("hook"):
@@ -616,7 +633,7 @@ func (r *textReader) readObject(t *Table, kind, name string, at token) {
 		lines = append(lines, r.objectLine(kind, from, to))
 	}
 	o.Text = strings.Join(lines, "\n")
-	t.Objects = append(t.Objects, o)
+	r.objects.add(t, o)
 }
 
 // objectLine is a line of an object without its indentation. A synproxy has a blank on the side of the flag that is not

@@ -7,10 +7,25 @@ import (
 )
 
 func (r *textReader) readSet(t *Table, kind, name string, at token) {
+	var before []Entry
+	if s := t.Set(name); s != nil {
+		// Listed again, the later stands; `nft list sets` prints sets without their elements.
+		before = s.Entries
+		s.Entries, s.Statements, s.Incomplete = nil, nil, false
+	}
 	s := t.AddSet(name)
 	s.Line = at.line
 	s.Handle = r.handle(s.Handle)
 	s.IsMap, s.Meter = kind == "map", kind == "meter"
+	defer func() {
+		switch {
+		case len(before) == 0:
+		case len(s.Entries) == 0:
+			s.Entries = before
+		default:
+			r.problem(at.line, r.lineText(at), "the set is listed again")
+		}
+	}()
 	for {
 		r.skipLines()
 		if r.cutOff(at, "the set") {

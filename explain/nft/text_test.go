@@ -206,9 +206,8 @@ func TestCutOff(t *testing.T) {
 		} else {
 			last = n
 		}
-		ended := strings.Count(text[:i], "\n}") == strings.Count(text[:i], "\ntable")+1
-		if ended == (len(r.Problems) > 0) && !strings.HasSuffix(strings.TrimSpace(text[:i]), "}") {
-			t.Fatalf("cut at %d: problems %v", i, r.Problems)
+		if open := strings.Count(text[:i], "{") > strings.Count(text[:i], "}"); open && len(r.Problems) == 0 {
+			t.Fatalf("cut at %d: nothing says so", i)
 		}
 	}
 }
@@ -281,6 +280,28 @@ func TestNotListings(t *testing.T) {
 	}
 }
 
+// TestListedAgain reads listings of the same things behind each other: the later stands, and one that leaves out what is
+// in them takes nothing away.
+func TestListedAgain(t *testing.T) {
+	one := "table ip t {\n\tset s {\n\t\ttype ipv4_addr\n\t\telements = { %s }\n\t}\n\n\tchain c {\n\t\t%s\n\t}\n}\n"
+	text := fmt.Sprintf(one, "1.1.1.1", "accept") + fmt.Sprintf(one, "2.2.2.2", "drop") +
+		"table ip t {\n\tset s {\n\t\ttype ipv4_addr\n\t}\n}\ntable ip t {\n\tchain c {\n\t}\n}\n"
+	r := parseText(t, text, "x")
+	if diff := cmp.Diff(fmt.Sprintf(one, "2.2.2.2", "drop"), r.String()); diff != "" {
+		t.Error(diff)
+	}
+	if len(r.Problems) != 2 {
+		t.Errorf("%v", r.Problems)
+	}
+	doc := `{"chain": {"family": "ip", "table": "t", "name": "c"}}
+{"rule": {"family": "ip", "table": "t", "chain": "c", "expr": [{"%s": null}]}}
+`
+	r = parseJSON(t, fmt.Sprintf(doc, "accept")+fmt.Sprintf(doc, "drop"), "x")
+	if rules := r.Tables[0].Chain("c").Rules; len(rules) != 1 || rules[0].Text != "drop" || len(r.Problems) != 1 {
+		t.Errorf("%d rules, problems %v", len(rules), r.Problems)
+	}
+}
+
 // TestFlags tells apart what looks alike: any of some flags, these flags and no others, some of more.
 func TestFlags(t *testing.T) {
 	for line, want := range map[string]Match{
@@ -327,7 +348,7 @@ func TestLinear(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			times := [2]time.Duration{}
-			for i, size := range []int{1 << 15, 1 << 19} {
+			for i, size := range []int{1 << 14, 1 << 18} {
 				var b strings.Builder
 				b.WriteString("table ip t {\n set s {\n type ipv4_addr\n elements = { 1.1.1.1 }\n}\n chain c {\n")
 				if name == "unreadable elements" {
@@ -344,7 +365,7 @@ func TestLinear(t *testing.T) {
 					}
 				}
 				best := time.Hour
-				for range 3 {
+				for range 4 {
 					start := time.Now()
 					r, err := ParseText(b.String(), "x")
 					if err != nil {
@@ -355,9 +376,10 @@ func TestLinear(t *testing.T) {
 				}
 				times[i] = best
 			}
-			// 16 times the text; four times as much for caches and collection. What grows as the square takes 256.
-			if times[1] > 64*max(times[0], time.Millisecond) {
-				t.Errorf("%v for 32 KiB, %v for 512 KiB", times[0], times[1])
+			// 16 times the text; what grows as the square takes 256 times as long. Between them is room for a machine that has
+			// other things to do.
+			if times[1] > 128*max(times[0], time.Millisecond) {
+				t.Errorf("%v for 16 KiB, %v for 256 KiB", times[0], times[1])
 			}
 		})
 	}

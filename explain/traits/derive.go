@@ -87,6 +87,9 @@ func (d *deriver) read() {
 		d.proxy.Events = append(d.proxy.Events, events...)
 		d.proxy.LogEnds = cmp.Or(ends, d.proxy.LogEnds)
 	}
+	for _, src := range d.in.HNS {
+		l.add("mode", hosted, Fact{Name: "mode", Value: modeKernelspace, File: src.File, Line: max(src.Line, 1), Text: src.Text})
+	}
 	for _, src := range d.in.APIServerFlags {
 		l.claimClusterFlags(setOf(readFlags(src)))
 	}
@@ -347,7 +350,8 @@ func (d *deriver) ownNode() (Node, bool) {
 }
 
 // settleNodePorts fills the addresses of node ports. Configured ranges come before the addresses that rules
-// show; without either, nftables mode serves the primary addresses only, the others every local address.
+// show; without either, nftables mode serves the primary addresses only since 1.31, and every local address before, as
+// the others do.
 func (d *deriver) settleNodePorts() {
 	p := &d.proxy
 	v, ok := d.settle("nodePortAddresses")
@@ -363,7 +367,7 @@ func (d *deriver) settleNodePorts() {
 	for _, s := range items {
 		p.NodePortPrimary = p.NodePortPrimary || s == "primary"
 	}
-	if p.NodePortAddresses == nil && p.Mode == modeNFTables {
+	if p.NodePortAddresses == nil && p.Mode == modeNFTables && !p.Within(0, 30) {
 		p.NodePortPrimary = true
 	}
 }

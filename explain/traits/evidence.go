@@ -35,6 +35,8 @@ type Evidence struct {
 	CNILogs []Source
 	// NFT are the captures of nftables rules.
 	NFT []*nft.Ruleset
+	// HNS are load balancers that a Windows node holds, one is enough.
+	HNS []Source
 	// Cilium are outputs of `cilium` and its ConfigMap, CalicoBPF dumps of Calico's service maps.
 	Cilium, CalicoBPF []Source
 	// Rulesets are the iptables captures of both families and backends.

@@ -11,7 +11,7 @@ import (
 func (l *ledger) readProxyMode(src Source) {
 	mode := strings.TrimSpace(src.Text)
 	switch mode {
-	case modeIPTables, modeIPVS, modeNFTables, modeUserspace, "kernelspace":
+	case modeIPTables, modeIPVS, modeNFTables, modeUserspace, modeKernelspace:
 		l.add("mode", asked, Fact{Name: "mode", Value: mode, File: src.File, Line: max(src.Line, 1), Text: mode})
 	}
 }

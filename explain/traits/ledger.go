@@ -14,6 +14,7 @@ const (
 	overridden              // what the proxy does in spite of its configuration: --hostname-override, a fall-back
 	configured              // its configuration file
 	commandLine             // its command line
+	hosted                  // what only one operating system has: load balancers of HNS are made in kernelspace mode alone
 	clusterWide             // the ConfigMap, which may have changed since the proxy started
 	loggedFlags             // the flags that it logged
 	logged                  // what it logged of itself
@@ -98,6 +99,7 @@ var rankNames = [...]string{
 	overridden:  "what the proxy does in spite of its configuration",
 	configured:  "the configuration file",
 	commandLine: "the command line",
+	hosted:      "what HNS holds",
 	clusterWide: "the ConfigMap",
 	loggedFlags: "the logged command line",
 	logged:      "the log",

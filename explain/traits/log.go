@@ -192,7 +192,7 @@ func modeOfLog(msg string) (string, bool) {
 		return "", false
 	}
 	switch mode = strings.ToLower(mode); mode {
-	case modeIPTables, modeIPVS, modeNFTables, modeUserspace, "kernelspace":
+	case modeIPTables, modeIPVS, modeNFTables, modeUserspace, modeKernelspace:
 		return mode, true
 	}
 	return "", false

@@ -16,6 +16,8 @@ const (
 	modeIPVS      = "ipvs"
 	modeNFTables  = "nftables"
 	modeUserspace = "userspace"
+	// modeKernelspace is that of Windows, where there are no rules.
+	modeKernelspace = "kernelspace"
 )
 
 // modeSign is what one rule set says of the mode. Strong: the entry chain leads to services in that mode's

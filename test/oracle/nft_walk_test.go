@@ -13,6 +13,13 @@ import (
 
 // captureNFT reads the node's ruleset in one of the forms that a user may give.
 func (l *lab) captureNFT(form string) (*nft.Ruleset, error) {
+	if form == "netlink" {
+		data, err := l.dumpNFT()
+		if err != nil {
+			return nil, fmt.Errorf("dump rules: %w", err)
+		}
+		return read(form, func() (*nft.Ruleset, error) { return nft.ParseNetlink(data, form) })
+	}
 	kind, option, _ := strings.Cut(form, " ")
 	argv := []string{"nft"}
 	if option != "" {
@@ -26,17 +33,23 @@ func (l *lab) captureNFT(form string) (*nft.Ruleset, error) {
 	if err != nil {
 		return nil, unprintedRules{fmt.Errorf("read rules back: %w", err)}
 	}
-	var rs *nft.Ruleset
-	if kind == "json" {
-		rs, err = nft.ParseJSON([]byte(text), strings.Join(argv, " "))
-	} else {
-		rs, err = nft.ParseText(text, strings.Join(argv, " "))
-	}
+	file := strings.Join(argv, " ")
+	return read(form+"\n"+text, func() (*nft.Ruleset, error) {
+		if kind == "json" {
+			return nft.ParseJSON([]byte(text), file)
+		}
+		return nft.ParseText(text, file)
+	})
+}
+
+// read runs a parser, of which everything must be readable.
+func read(what string, parse func() (*nft.Ruleset, error)) (*nft.Ruleset, error) {
+	rs, err := parse()
 	if err != nil {
-		return nil, unreadRules{fmt.Errorf("parse %s: %w\n%s", form, err, numbered(text))}
+		return nil, unreadRules{fmt.Errorf("parse %s: %w", what, err)}
 	}
 	for _, p := range rs.Problems {
-		return rs, unreadRules{fmt.Errorf("parse %s: line %d %q: %s", form, p.Line, p.Text, p.Why)}
+		return rs, unreadRules{fmt.Errorf("parse %s: line %d %q: %s", strings.SplitN(what, "\n", 2)[0], p.Line, p.Text, p.Why)}
 	}
 	return rs, nil
 }
@@ -67,6 +80,7 @@ func (l *lab) nftWalker(t *nftTrial) (*netfilter.Walker, error) {
 		err = nil // nft cannot print all rules of iptables so that they can be read; the walk has these from iptables-save
 	}
 	w.NFT = []*nft.Ruleset{rs}
+	t.parsed = rs
 	return w, err
 }
 
@@ -122,10 +136,15 @@ func isNFT(h netfilter.Hop) bool { return h.NFT || h.Backend == nftBackend }
 // compare sets what was seen beside the endings of the walk. The way through the rules is compared where nothing on it
 // is a matter of chance, as the kernel tells.
 func (t *nftTrial) compare(s shot, endings []netfilter.Ending, o *observation) verdict {
-	if !t.traced || t.branched || slices.ContainsFunc(o.path, func(p point) bool { return t.chancy(p, s) }) {
+	if !t.certain(s, o) {
 		return compareBy(endings, o, nil)
 	}
 	return compareBy(endings, o, t.wrongPath)
+}
+
+// certain tells whether nothing on the way of a packet was a matter of chance.
+func (t *nftTrial) certain(s shot, o *observation) bool {
+	return t.traced && !t.branched && !slices.ContainsFunc(o.path, func(p point) bool { return t.chancy(p, s) })
 }
 
 // at is the rule at a point, nil for none of nftables.

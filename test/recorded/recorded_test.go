@@ -17,13 +17,17 @@ import (
 type recording struct {
 	folder string
 	minor  int
+	mode   string
 	node   *snapshot.Snapshot
 }
 
-var folderName = regexp.MustCompile(`^kube-proxy-1\.(\d+)-(iptables)-(nft)$`)
+// modes are those that are recorded.
+var modes = []string{"iptables", "nftables"}
 
-// recordings are all of them, by version, oldest first.
-func recordings(t *testing.T) []recording {
+var folderName = regexp.MustCompile(`^kube-proxy-1\.(\d+)-(iptables|nftables)(-nft)?$`)
+
+// recordings are those of a mode, of all modes where none is named, by version, oldest first.
+func recordings(t *testing.T, mode string) []recording {
 	t.Helper()
 	entries, err := os.ReadDir("testdata")
 	if err != nil {
@@ -40,11 +44,14 @@ func recordings(t *testing.T) []recording {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if mode != "" && m[2] != mode {
+			continue
+		}
 		s, err := snapshot.Load([]string{filepath.Join("testdata", e.Name())}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, recording{e.Name(), minor, s})
+		out = append(out, recording{e.Name(), minor, m[2], s})
 	}
 	slices.SortFunc(out, func(a, b recording) int { return cmp.Compare(a.minor, b.minor) })
 	if len(out) < 2 {
