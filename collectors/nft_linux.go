@@ -32,7 +32,9 @@ func readNFT(ctx context.Context, p *place) []snapshot.Evidence {
 }
 
 // nftEvidence reads the tables by dump, and where that cannot be done in a way that nft may know of, by nft.
-func (p *place) nftEvidence(ctx context.Context, dump func(context.Context, *nfnetlink, []nftTable, uint32) ([]byte, error)) []snapshot.Evidence {
+func (p *place) nftEvidence(
+	ctx context.Context, dump func(context.Context, *nfnetlink, []nftTable, uint32) ([]byte, error),
+) []snapshot.Evidence {
 	data, err := p.readTables(ctx, func(c *nfnetlink, tables []nftTable, generation uint32) ([]byte, error) {
 		return dump(ctx, c, tables, generation)
 	})
@@ -71,7 +73,9 @@ func anotherMayAnswer(err error) bool {
 }
 
 // readTables reads those tables at one moment: the ruleset has the same generation before and after.
-func (p *place) readTables(ctx context.Context, read func(c *nfnetlink, tables []nftTable, generation uint32) ([]byte, error)) ([]byte, error) {
+func (p *place) readTables(
+	ctx context.Context, read func(c *nfnetlink, tables []nftTable, generation uint32) ([]byte, error),
+) ([]byte, error) {
 	c, err := p.openNFTables()
 	if err != nil {
 		return nil, err
@@ -197,7 +201,8 @@ func (p *place) dumpTables(ctx context.Context, c *nfnetlink, tables []nftTable,
 		of := attribute(nil, unix.NFTA_SET_ELEM_LIST_TABLE, append([]byte(s.table.name), 0)...)
 		of = attribute(of, unix.NFTA_SET_ELEM_LIST_SET, append([]byte(s.name), 0)...)
 		if err := w.list(unix.NFT_MSG_GETSETELEM, s.table.family, of, nil, nil); err != nil {
-			return nil, fmt.Errorf("list the elements of set %q of table %s %q: %w", s.name, nftFamilies[s.table.family], s.table.name, err)
+			return nil, fmt.Errorf("list the elements of set %q of table %s %q: %w",
+				s.name, nftFamilies[s.table.family], s.table.name, err)
 		}
 	}
 	if err := w.list(unix.NFT_MSG_GETOBJ, unix.AF_UNSPEC, nil, nil, all(unix.NFTA_OBJ_TABLE)); err != nil {

@@ -35,6 +35,7 @@ var formatsOf = []struct {
 	{check.Kernel, []snapshot.Format{snapshot.Uname}, 0},
 	{check.KernelLog, []snapshot.Format{snapshot.Dmesg}, 0},
 	{check.Offloads, []snapshot.Format{snapshot.Ethtool}, 0},
+	{check.IPSets, []snapshot.Format{snapshot.IPSetSave, snapshot.IPSetList}, 0},
 }
 
 // readAnswers says of each source that was not answered why.
@@ -69,6 +70,11 @@ func (m *model) readAnswers(s *snapshot.Snapshot) map[check.Source]string {
 func (m *model) servedElsewhere() string {
 	switch mode := m.proxy.Mode; mode {
 	case "", "iptables", "nftables", modeUserspace, "none":
+	case "ipvs":
+		if t := m.kernel.IPVS; t == nil || !t.HasServices {
+			return "the virtual servers were not read (give `ipvsadm -Sn`)"
+		}
+		return ""
 	case modeKernelspace:
 		return m.unreadHNS()
 	default:

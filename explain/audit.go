@@ -92,7 +92,7 @@ func (m *model) observeAll(n *check.Node, o AuditOptions) {
 // proxy's own tables decide; where nobody captured rules of iptables beside them, checks that rest on those say so.
 func (m *model) looksAt(sp *intent.ServicePort) bool {
 	family := netfilter.Family(sp.Family)
-	if m.answers[check.ServiceTables] != "" {
+	if m.answers[check.ServiceTables] != "" || m.proxy.Mode == "ipvs" && (m.answers[check.Addrs] != "" || m.answers[check.IPSets] != "") {
 		return false
 	}
 	r := m.rules[familyIndex(family)]
@@ -115,7 +115,7 @@ func (m *model) observed(sp *intent.ServicePort) [][]report.Path {
 // checked is the node as the checks see it, without its service ports.
 func (m *model) checked() *check.Node {
 	return &check.Node{
-		Name: m.node, Rulesets: m.rulesets, NFT: m.nft, Host: m.kernel.Host, Objects: m.objects, Plan: m.plan, Proxy: m.proxy,
+		Name: m.node, Rulesets: m.rulesets, NFT: m.nft, IPVS: m.kernel.IPVS, Sets: m.kernel.Sets, Host: m.kernel.Host, Objects: m.objects, Plan: m.plan, Proxy: m.proxy,
 		HNS: &m.windows.State, Answers: m.answers, PodScope: m.podScope, ForeignTables: m.foreignTables, Captured: m.captured, Taken: m.taken,
 	}
 }

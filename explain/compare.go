@@ -113,6 +113,9 @@ func (m *model) asked(c *cell, paths []report.Path) intent.Outcome {
 	if want.Alternative != nil && !fits(c.port, want, paths) && fits(c.port, *want.Alternative, paths) {
 		return *want.Alternative
 	}
+	if want.Alternative != nil && m.onWindows() && distance(c.port, *want.Alternative, paths) < distance(c.port, want, paths) {
+		return *want.Alternative
+	}
 	return want
 }
 

@@ -59,7 +59,7 @@ func (l *likeness) observe(n *check.Node, sp *intent.ServicePort) check.Port {
 }
 
 func (m *model) likeness() *likeness {
-	l := &likeness{model: m, known: make(map[string]kind), never: m.onWindows()}
+	l := &likeness{model: m, division: netfilter.Division{Sets: m.kernel.Sets}, known: make(map[string]kind), never: m.onWindows()}
 	l.shapes = dataplane.NewShapes(m.rulesets, m.nft, func(r *netfilter.Rule) {
 		l.never = l.never || !l.division.Rule(r)
 	}, func(t *nft.Table, r *nft.Rule) {

@@ -67,10 +67,13 @@ func newModel(s *snapshot.Snapshot) *model {
 		r.read(&s.Evidence[i])
 	}
 	m.objects.Sort()
+	m.windows.Settle()
+	m.kernel.Sets = setsOf(r.sets)
 	m.nft = withoutRepeats(r.nft)
 	m.knowNFT()
 	r.traits.NodeName = s.Node
 	r.traits.Rulesets, r.traits.NFT, r.traits.HNS = m.rulesets, m.nft, m.ofWindows()
+	r.traits.VirtualServer = m.virtualServer()
 	for _, n := range m.objects.Nodes {
 		r.traits.Nodes = append(r.traits.Nodes, traits.Node{
 			Name: n.Name, File: n.File, Line: n.Line,

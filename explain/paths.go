@@ -100,6 +100,9 @@ func (m *model) fate(c *cell, e netfilter.Ending) fate {
 	if translated {
 		f.backend = netip.AddrPortFrom(e.Packet.Dst, e.Packet.DstPort)
 		f.by = e.Hops[e.DstBy].Chain
+		if e.Hops[e.DstBy].Kind == netfilter.HopIPVS {
+			f.by = virtualServer
+		}
 		if e.Tracked != nil {
 			f.by = "conntrack"
 		}
@@ -142,6 +145,8 @@ func (m *model) arrived(c *cell, f *fate) report.Result {
 		f.held = true
 		f.notes = append(f.notes, held)
 		return report.ResultRedirect
+	case e.DstBy >= 0 && e.Hops[e.DstBy].Kind == netfilter.HopIPVS:
+		return report.ResultIPVS
 	case e.DstBy >= 0:
 		if t, ok := e.Hops[e.DstBy].Target.(*netfilter.Translate); ok && t.Kind == netfilter.Redirect {
 			return report.ResultRedirect
@@ -157,7 +162,7 @@ func (m *model) arrived(c *cell, f *fate) report.Result {
 		}
 	}
 	if e.Verdict == netfilter.Delivered {
-		if s := m.kernel.Host.Listener(c.proto, e.Packet.Dst, e.Packet.DstPort); s != nil {
+		if s := m.kernel.Host.Listener(c.proto, e.Packet.Dst, e.Packet.DstPort); s != nil && !keepsPort(c, s) {
 			return report.ResultLocalProcess
 		}
 		if c.at.Kind == intent.HealthCheck && !m.kernel.Host.HasSockets {
@@ -260,7 +265,7 @@ func (f *fate) outcome() string {
 	fmt.Fprint(&b, f.result, "|", f.within)
 	fmt.Fprint(&b, "|", f.Table, "|", f.Chain)
 	switch {
-	case f.result == report.ResultDNAT, f.result == report.ResultDNATByConntrack:
+	case f.result == report.ResultDNAT, f.result == report.ResultIPVS, f.result == report.ResultDNATByConntrack:
 	case f.backend.IsValid():
 		// Whatever stops packets behind the translation stops those to all backends alike.
 		fmt.Fprint(&b, "|", f.Why)
@@ -315,7 +320,7 @@ func (m *model) path(c *cell, fates []fate, p float64) report.Path {
 	out.Table, out.Chain = first.Table, first.Chain
 	switch {
 	case first.Tracked != nil && out.Table == "":
-	case first.result == report.ResultDNAT, first.result == report.ResultRedirect:
+	case first.result == report.ResultDNAT, first.result == report.ResultIPVS, first.result == report.ResultRedirect:
 		out.Table, out.Chain = first.translatedIn(), out.TranslatedBy
 	default:
 		out.Because = first.because()
@@ -328,9 +333,17 @@ func (m *model) path(c *cell, fates []fate, p float64) report.Path {
 	return out
 }
 
+// What a virtual server of IPVS is called where others have a chain and a table.
+const (
+	virtualServer = "virtual server"
+	tableIPVS     = "ipvs"
+)
+
 // translatedIn is the table of the rule that chose the destination.
 func (f *fate) translatedIn() string {
 	switch {
+	case f.by == virtualServer:
+		return tableIPVS
 	case f.DstBy >= 0:
 		return f.Hops[f.DstBy].Table
 	case len(f.Hops) > 0:
@@ -456,6 +469,8 @@ func sourceOf(h netfilter.Hop) string {
 		return "conntrack"
 	case netfilter.HopRoute:
 		return "route"
+	case netfilter.HopIPVS:
+		return "ipvs"
 	case hopHNS:
 		return hnsTable
 	}

@@ -1,13 +1,13 @@
 package explain
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/host"
+	"github.com/svcnet/svcnet/explain/ipset"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/explain/report"
@@ -19,6 +19,7 @@ type reader struct {
 	model  *model
 	traits traits.Evidence
 	nft    []nftCapture
+	sets   []*ipset.Set
 	// saved is the newest time that a capture of rules says it was made at.
 	saved time.Time
 }
@@ -74,6 +75,7 @@ func (r *reader) read(e *snapshot.Evidence) {
 	}
 	r.presence(e)
 	r.otherProxies(e)
+	r.noneOf(e)
 	if e.Status != snapshot.OK && e.Status != snapshot.Truncated {
 		return
 	}
@@ -84,6 +86,14 @@ func (r *reader) read(e *snapshot.Evidence) {
 			r.saved = t
 		}
 		r.model.rulesets = append(r.model.rulesets, r.parseRules(e, parse, &src, fail)...)
+		return
+	}
+	switch e.Format {
+	case snapshot.IPSetSave, snapshot.IPSetList:
+		r.readSets(e, &src, fail)
+		return
+	case snapshot.IPVSSave, snapshot.IPVSList, snapshot.IPVSConns:
+		r.readIPVS(e, &src, fail)
 		return
 	}
 	if rank := nftRank(e.Format); rank >= 0 {
@@ -141,15 +151,7 @@ func (r *reader) presence(e *snapshot.Evidence) {
 // hostState reads a capture of the state of one network namespace.
 func (r *reader) hostState(h *host.Host, e *snapshot.Evidence, parse func(*host.Host, int, string, string) ([]host.Problem, error), src *report.Source, fail func(snapshot.Status, string, ...any)) {
 	problems, err := parse(h, e.Family, string(e.Data), e.File)
-	switch {
-	case errors.Is(err, host.ErrEmpty):
-		src.Status = string(snapshot.Empty)
-	case err != nil:
-		fail(snapshot.Failed, "%v", err)
-	case len(problems) > 0:
-		p := problems[0]
-		fail(snapshot.Status(src.Status), "%d lines passed over, the first is line %d: %s", len(problems), p.Line, p.Why)
-	}
+	said(problems, err, src, fail)
 }
 
 // parseRules reads a capture of iptables rules.

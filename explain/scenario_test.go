@@ -28,7 +28,7 @@ import (
 // rather than answered.
 //
 // An archive whose comment has a line "base" stands on the files of testdata/findings/base, a recorded node on which
-// nothing is wrong; "base-nft" is the same in nftables mode. fires/edit and silent/edit change them, one line each, and fail where OLD is not found:
+// nothing is wrong; "base-nft" is the same in nftables mode, and "base-ipvs" a made-up node in IPVS mode. fires/edit and silent/edit change them, one line each, and fail where OLD is not found:
 //
 //	FILE: OLD => NEW        the first OLD becomes NEW
 //	FILE: OLD => (delete)   every line with OLD goes
@@ -101,7 +101,7 @@ func evidenced(t *testing.T, a *txtar.Archive, got []report.Finding) {
 func audited(t *testing.T, a *txtar.Archive, half string) *report.Report {
 	t.Helper()
 	files := fstest.MapFS{}
-	for _, node := range []string{"base", "base-nft"} {
+	for _, node := range []string{"base", "base-nft", "base-ipvs"} {
 		if slices.Contains(strings.Split(string(a.Comment), "\n"), node) {
 			base(t, node, files)
 		}

@@ -66,6 +66,8 @@ func (m *model) unread(family netfilter.Family) string {
 		return r.missed[0]
 	case read || r.answered:
 		return ""
+	case m.windows.seen():
+		return m.windows.undecided()
 	}
 	program := "iptables"
 	if family == netfilter.IPv6 {

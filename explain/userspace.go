@@ -1,7 +1,11 @@
 package explain
 
 import (
+	"strings"
+
 	"github.com/svcnet/svcnet/explain/dataplane"
+	"github.com/svcnet/svcnet/explain/host"
+	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/report"
 )
@@ -25,4 +29,10 @@ func (m *model) portal(e *netfilter.Ending) bool {
 // proxied tells whether a backend is a socket of kube-proxy's own, where that is what the objects ask for.
 func proxied(asked report.Result, b *report.Backend) bool {
 	return asked == report.ResultRedirect && dataplane.IsPortal(b.TranslatedBy)
+}
+
+// keepsPort tells whether a socket is there for nothing but that nobody else gets a node port: kube-proxy up to 1.23, and
+// up to 1.25 in userspace mode, opens one for each and never takes a connection from it (openLocalPort, claimNodePort).
+func keepsPort(c *cell, s *host.Socket) bool {
+	return c.at.Kind == intent.NodePort && strings.HasPrefix(s.Process, "kube-proxy")
 }

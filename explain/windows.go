@@ -1,9 +1,11 @@
 package explain
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/check"
@@ -17,10 +19,10 @@ import (
 // modeKernelspace is the mode of kube-proxy on Windows: load balancers of HNS take the place of rules.
 const modeKernelspace = "kernelspace"
 
-// hnsTable is the table, and hopHNS the kind, of a step that HNS takes.
+// hnsTable is the table of a step that HNS takes, and hopHNS its kind: a load balancer maps an address to endpoints.
 const (
 	hnsTable                   = "hns"
-	hopHNS   netfilter.HopKind = "hns"
+	hopHNS   netfilter.HopKind = "map"
 )
 
 // switched is what is said of every connection that a load balancer of HNS takes.
@@ -38,6 +40,11 @@ func (r *reader) readHNS(e *snapshot.Evidence, src *report.Source, fail func(sna
 	w := &r.model.windows
 	problems, err := hns.Parse(&w.State, string(e.Data), e.File)
 	switch {
+	case errors.Is(err, hns.ErrNothing) && strings.HasSuffix(strings.TrimSpace(string(e.Data)), "[]"):
+		// Of what the empty list is, the name of the file or the command in it says.
+		about := strings.ToLower(e.File + string(e.Data))
+		w.HasEndpoints = w.HasEndpoints || strings.Contains(about, "endpoint")
+		w.HasBalancers = w.HasBalancers || strings.Contains(about, "balancer") || strings.Contains(about, "policy")
 	case err != nil:
 		fail(snapshot.Failed, "%v", err)
 		w.part = append(w.part, fmt.Sprintf("%s: %v", e.File, err))
@@ -110,14 +117,31 @@ func (m *model) unreadHNS() string {
 	case len(w.part) > 0:
 		return w.part[0]
 	case !w.HasBalancers:
-		return "kube-proxy runs in kernelspace mode, and the load balancers of HNS were not read (give the output of `hnsdiag list loadbalancers -d` or `Get-HnsPolicyList | ConvertTo-Json -Depth 10`)"
+		return "kube-proxy runs in kernelspace mode, and the load balancers of HNS were not read " + giveBalancers
 	case incomplete > 0:
-		return fmt.Sprintf("%s of HNS show no address or no port, which hnsdiag's table and PowerShell's list form leave out (give the output of `hnsdiag list loadbalancers -d` or `Get-HnsPolicyList | ConvertTo-Json -Depth 10`)", plural(incomplete, "load balancer"))
+		return fmt.Sprintf("%s of HNS show no address or no port, which hnsdiag's table and PowerShell's list form leave out %s", plural(incomplete, "load balancer"), giveBalancers)
 	case !w.HasEndpoints && len(w.Balancers) > 0:
 		return "the endpoints of HNS were not read: nothing says where its load balancers lead (give the output of `hnsdiag list endpoints -d` or `Get-HnsEndpoint | ConvertTo-Json -Depth 10`)"
 	}
 	return ""
 }
+
+// seen tells whether any capture of HNS was given.
+func (w *windows) seen() bool { return w.HasBalancers || w.HasEndpoints || len(w.part) > 0 }
+
+// undecided says why captures of HNS do not even tell that kube-proxy runs in kernelspace mode.
+func (w *windows) undecided() string {
+	switch {
+	case len(w.part) > 0:
+		return w.part[0]
+	case w.HasBalancers:
+		return "HNS holds no load balancer, and nothing else says which service proxy runs on this Windows node (give kube-proxy's configuration or log)"
+	}
+	return "the load balancers of HNS were not read " + giveBalancers
+}
+
+// giveBalancers says which commands show load balancers with addresses and ports.
+const giveBalancers = "(give the output of `hnsdiag list loadbalancers -d` or `Get-HnsPolicyList | ConvertTo-Json -Depth 10`)"
 
 // answerForWindows takes out of the sources that were not answered those that there are none of.
 func (m *model) answerForWindows(out map[check.Source]string) {
@@ -229,4 +253,27 @@ func (m *model) balanced(b *hns.LoadBalancer, end func(netfilter.Verdict, string
 // decides.
 func (f *fate) hidesClient() (known bool) {
 	return f.balancer == nil || f.balancer.DSR || f.balancer.SourceVIP.IsValid()
+}
+
+// distance is by how many backends the paths of a cell differ from an outcome. Whether HNS supports what a Service asks
+// for is the same for all its load balancers, so that a broken one is held against the outcome that it is nearer to.
+func distance(sp *intent.ServicePort, o intent.Outcome, paths []report.Path) int {
+	left := make(map[netip.AddrPort]bool, len(o.Backends))
+	for _, at := range o.Backends {
+		left[endpointAddr(&sp.Endpoints[at])] = true
+	}
+	n := 0
+	for i := range paths {
+		if string(paths[i].Result) != o.Result {
+			n++
+		}
+		for j := range paths[i].Backends {
+			ap := backendAddr(&paths[i].Backends[j])
+			if !left[ap] {
+				n++
+			}
+			delete(left, ap)
+		}
+	}
+	return n + len(left)
 }

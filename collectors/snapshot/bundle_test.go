@@ -26,7 +26,7 @@ func bundled() *Snapshot {
 			{File: "conntrack.txt", Format: Conntrack, Status: Empty, Note: "the file is empty"},
 			{File: "ip6tables-save.txt", Format: IPTablesSave, Family: 6, Status: Denied, Error: "read ip6tables-save.txt: permission denied; run as root"},
 			{File: "nft.nl", Format: NFTNetlink, Status: Truncated, Error: "read nft.nl: cut", Data: []byte(NetlinkMagic + "\n\n\x00\xff\xfe")},
-			{File: "ipset-save.txt", Format: IPSetSave, Status: Unsupported, Error: NotEvaluated(IPSetSave), Data: []byte("create a hash:ip\n")},
+			{File: "ipset-save.txt", Format: IPSetSave, Status: OK, Data: []byte("create a hash:ip\n")},
 			{File: "nft.txt", Format: NFTText, Status: OK, Data: []byte(nftText)},
 			{File: "objects.yaml", Format: Objects, Status: Truncated, Error: "read objects.yaml: cut", Data: []byte(nodeText)},
 			{File: "x.png", Status: Unsupported, Error: "not recognised: binary data"},
@@ -165,11 +165,11 @@ func TestBundleVersions(t *testing.T) {
 		}
 	}
 	t.Run("what an older program did not evaluate", func(t *testing.T) {
-		s, err := Load([]string{"-"}, bytes.NewReader(manifest("1.0", `{"file":"a","format":"iptables-save","status":"unsupported","error":"not yet","data":"evidence/1"},{"file":"b","format":"ipset save","status":"ok","data":"evidence/1"}`)))
+		s, err := Load([]string{"-"}, bytes.NewReader(manifest("1.0", `{"file":"a","format":"iptables-save","status":"unsupported","error":"not yet","data":"evidence/1"},{"file":"b","format":"bpftool map dump","status":"ok","data":"evidence/1"}`)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"a|iptables-save|ok", "b|ipset save|unsupported"}, table(s)); diff != "" {
+		if diff := cmp.Diff([]string{"a|iptables-save|ok", "b|bpftool map dump|unsupported"}, table(s)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})

@@ -81,9 +81,11 @@ func shapeOf(body []byte) (jsonShape, bool) {
 
 // recogniseJSON answers for text that begins as a JSON object or list of objects.
 func recogniseJSON(name string, body []byte) (kind, bool) {
-	s, ok := shapeOf(bytes.TrimSpace(withoutPrompts(body)))
+	body = bytes.TrimSpace(withoutPrompts(body))
+	s, ok := shapeOf(body)
 	if !ok {
-		return kind{}, false
+		// An empty list is all that HNS shows when it holds nothing.
+		return kind{format: WindowsHNS}, string(body) == "[]" && formatOfName(name) == WindowsHNS
 	}
 	if s.has("kind") || s.has("apiVersion") {
 		if k, ok := kindOfObject(s.strings["apiVersion"], s.strings["kind"], s.has("items")); ok {
@@ -122,7 +124,7 @@ func recogniseJSON(name string, body []byte) (kind, bool) {
 	case s.list && s.has("key", "value"):
 		return kind{format: BPFMap}, true
 	case s.has("ActivityId"), s.has("HostComputeEndpoints"), s.has("HostComputeNetwork"), s.has("PortMappings", "FrontendVIPs"),
-		s.has("References", "Policies"), s.has("IsRemoteEndpoint"), s.has("value", "Count") && bytes.Contains(body, []byte(`"ActivityId"`)):
+		s.has("References", "Policies"), s.has("IsRemoteEndpoint"), s.has("ID", "IPAddress"), s.has("value", "Count") && bytes.Contains(body, []byte(`"ActivityId"`)):
 		return kind{format: WindowsHNS}, true
 	}
 	if len(s.keys) == 0 {

@@ -43,10 +43,6 @@ var laterTells = []tell{
 // for those that it reads.
 func NotEvaluated(f Format) string {
 	switch f {
-	case IPSetSave, IPSetList:
-		return "ipset: this version does not evaluate IP sets yet; rules that ask a set stay undecided"
-	case IPVSSave, IPVSList, IPVSConns:
-		return "ipvsadm: this version does not evaluate IPVS yet; capture iptables-save for what iptables decides"
 	case CiliumText, BPFMap:
 		return "BPF service maps: this version does not evaluate Cilium yet; capture iptables-save for what iptables decides"
 	case CalicoBPF:

@@ -36,7 +36,8 @@ func (l *loader) netlink(name string, in io.Reader) {
 	case cut:
 		e.Status, e.Error = Truncated, fmt.Sprintf("read %s: it is longer than %d MiB: the rest was not read", name, l.fileBytes>>20)
 	case err != nil:
-		e.Status, e.Error = Truncated, fmt.Sprintf("read %s: %v: what stands after byte %d was not read; copy the file again", name, reason(err), len(data))
+		e.Status, e.Error = Truncated, fmt.Sprintf("read %s: %v: what stands after byte %d was not read; copy the file again",
+			name, reason(err), len(data))
 	default:
 		e.checkNetlink()
 	}
@@ -46,7 +47,8 @@ func (l *loader) netlink(name string, in io.Reader) {
 // checkNetlink marks evidence that was cut.
 func (e *Evidence) checkNetlink() {
 	if !netlinkEnds(e.Data) {
-		e.Status, e.Error = Truncated, fmt.Sprintf("read %s: it ends before its last message: rules are missing; copy the file again", e.File)
+		e.Status, e.Error = Truncated, fmt.Sprintf("read %s: it ends before its last message: rules are missing; copy the file again",
+			e.File)
 	}
 }
 

@@ -54,4 +54,7 @@ var Groups = []Group{
 		"ipset-missing", "ipset-type-mismatch", "ipset-entry-missing", "ipset-entry-stale", "nft-map-entry-missing",
 		"nft-map-entry-stale", "bpf-backend-state-mismatch", "bpf-nat-id-shared", "bpf-service-incomplete",
 	}},
+	{"Windows", []string{
+		"hns-policy-not-applied", "hns-endpoint-unknown", "hns-policy-duplicate",
+	}},
 }

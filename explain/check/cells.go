@@ -113,7 +113,7 @@ func address(p *report.Path) string {
 func rules(b *report.Backend) []report.Evidence {
 	var out []report.Evidence
 	for _, h := range b.Hops {
-		if h.Kind != hnsHop && (h.Kind != "rule" || h.Table != "nat" && !nativeTable(h.Table)) {
+		if h.Table != hnsTable && h.Kind != "virtual-server" && (h.Kind != "rule" || h.Table != "nat" && !nativeTable(h.Table)) {
 			continue
 		}
 		e := h.Evidence
@@ -158,6 +158,26 @@ func certain(paths []report.Path) bool {
 // clientWords name the clients of a path for people.
 func clientWords(p *report.Path) string {
 	return cmp.Or(intent.Class(p.SourceClass).Words(), "the client")
+}
+
+// endpointAt is the port's endpoint with an address and port, nil for none.
+func (p *Port) endpointAt(a netip.AddrPort) *intent.Endpoint {
+	for i := range p.Endpoints {
+		if e := &p.Endpoints[i]; e.Addr == a.Addr() && e.Port == int(a.Port()) {
+			return e
+		}
+	}
+	return nil
+}
+
+// isUsed tells whether an endpoint is one of those that a traffic policy uses on this node.
+func (p *Port) isUsed(a netip.AddrPort) bool {
+	for _, i := range slices.Concat(p.Cluster, p.Local) {
+		if e := &p.Endpoints[i]; e.Addr == a.Addr() && e.Port == int(a.Port()) {
+			return true
+		}
+	}
+	return false
 }
 
 // usable names the endpoints that ought to get traffic, the first few.

@@ -13,19 +13,19 @@ import (
 	"github.com/svcnet/svcnet/explain/report"
 )
 
-// hnsHop is the kind of a step that HNS takes, on a Windows node.
-const hnsHop = "hns"
+// hnsTable is the table of a step that HNS takes, on a Windows node, and the source of evidence for it.
+const hnsTable = "hns"
 
 // byHNS tells whether a load balancer of HNS leads to a backend.
 func byHNS(b *report.Backend) bool {
-	return slices.ContainsFunc(b.Hops, func(h report.Hop) bool { return h.Kind == hnsHop })
+	return slices.ContainsFunc(b.Hops, func(h report.Hop) bool { return h.Table == hnsTable })
 }
 
 // policies are the load balancers of HNS on a path, as evidence.
 func policies(p *report.Path) []report.Evidence {
 	var out []report.Evidence
 	for _, h := range p.Hops {
-		if h.Kind == hnsHop {
+		if h.Table == hnsTable {
 			e := h.Evidence
 			e.Text = h.Text
 			out = append(out, e)
@@ -36,12 +36,12 @@ func policies(p *report.Path) []report.Evidence {
 
 // balancerEvidence is a load balancer of HNS, for a finding.
 func balancerEvidence(b *hns.LoadBalancer) report.Evidence {
-	return report.Evidence{Source: hnsHop, File: b.File, Line: b.Line, Text: b.String()}
+	return report.Evidence{Source: hnsTable, File: b.File, Line: b.Line, Text: b.String()}
 }
 
 // balancers are the load balancers of HNS that serve the port's frontends, each once, with the first frontend of each.
 func (p *Port) balancers() (out []*hns.LoadBalancer, at []intent.Frontend) {
-	if p.On.Proxy.Mode != kernelspace || p.On.HNS == nil {
+	if p.On.Proxy.Mode != kernelspace || p.On.HNS == nil || !p.On.Has(ServiceTables) {
 		return nil, nil
 	}
 	for _, f := range p.Frontends {
@@ -98,7 +98,7 @@ func (p *Port) placeInHNS(e *byEndpoint) (place string, evidence []report.Eviden
 		return ": HNS has no endpoint of that address, which kube-proxy makes for pods of other nodes, and the network plugin for those of this one", evidence
 	}
 	return ": the load balancer does not list its endpoint in HNS", append(evidence, report.Evidence{
-		Source: hnsHop, File: in.File, Line: in.Line, Text: fmt.Sprintf("endpoint %s: %s", in.ID, a),
+		Source: hnsTable, File: in.File, Line: in.Line, Text: fmt.Sprintf("endpoint %s: %s", in.ID, a),
 	})
 }
 

@@ -16,7 +16,7 @@ var hnsPolicyDuplicate = Check{
 	ID: "hns-policy-duplicate", Rests: onGrid, Severity: Warning,
 	Title: "frontends for which HNS has several load balancers",
 	Port: func(p *Port) []report.Finding {
-		if p.On.Proxy.Mode != kernelspace || p.On.HNS == nil {
+		if p.On.Proxy.Mode != kernelspace || p.On.HNS == nil || !p.On.Has(ServiceTables) {
 			return nil
 		}
 		for _, f := range p.Frontends {

@@ -37,6 +37,7 @@ func (n *Node) nftUnreached() []report.Finding {
 		for _, chain := range order {
 			out = append(out, nftLack(rs, t, chain, lacks[chain]))
 		}
+		out = append(out, n.nftStrange(rs, t)...)
 		if t.Dormant {
 			out = append(out, nftDormant(rs, t))
 		}
@@ -75,6 +76,35 @@ func nftLack(rs *nft.Ruleset, t *nft.Table, chain string, lacks []string) report
 	}
 }
 
+// nftStrange are the rules in the chains that all Services share which no kube-proxy makes there: what stands behind them
+// may not be met, or be met by others. The cells tell whether packets fare otherwise for it.
+func (n *Node) nftStrange(rs *nft.Ruleset, t *nft.Table) []report.Finding {
+	if !n.Proxy.Within(30, 36) || n.Proxy.MasqueradeMark == 0 {
+		return nil
+	}
+	var out []report.Finding
+	for _, c := range t.Chains {
+		for _, r := range c.Rules {
+			if dataplane.NFTSharedRule(c.Name, r, n.Proxy.MasqueradeMark) {
+				continue
+			}
+			e := nftEvidence(rs, r)
+			out = append(out, report.Finding{
+				Severity: Warning,
+				Subject:  fmt.Sprintf("%s %s", t, c.Name),
+				Message:  fmt.Sprintf("chain %s of table %s has a rule that kube-proxy does not make there: %s", c.Name, t, r.Text),
+				Want:     "kube-proxy's rules alone",
+				Got:      r.Text,
+				Evidence: []report.Evidence{e},
+				Causes:   []string{nftChanged},
+				Remedy:   restartProxy,
+			})
+			break // one for a chain
+		}
+	}
+	return out
+}
+
 // nftDormant is a table that is there and switched off.
 func nftDormant(rs *nft.Ruleset, t *nft.Table) report.Finding {
 	return report.Finding{
@@ -98,13 +128,16 @@ func nftMisplaced(rs *nft.Ruleset, t *nft.Table, want dataplane.NFTStockBase) (r
 	if base == nil {
 		base = &nft.Base{}
 	}
+	policy := cmp.Or(base.Policy, "accept")
 	hooked := fmt.Sprintf("type %s hook %s priority %d", base.Type, base.Hook, base.Priority)
 	wanted := fmt.Sprintf("type %s hook %s priority %d", want.Type, want.Hook, want.Priority)
+	e := report.Evidence{Source: "nftables", File: rs.File, Line: c.Line}
+	e.Text = fmt.Sprintf("table %s chain %s { %s; policy %s; }", t, c.Name, hooked, policy)
 	f := report.Finding{
 		Subject:  fmt.Sprintf("%s %s", t, c.Name),
 		Want:     wanted + " policy accept",
-		Got:      fmt.Sprintf("%s policy %s", hooked, cmp.Or(base.Policy, "accept")),
-		Evidence: []report.Evidence{{Source: "nftables", File: rs.File, Line: c.Line, Text: fmt.Sprintf("table %s chain %s { %s; policy %s; }", t, c.Name, hooked, cmp.Or(base.Policy, "accept"))}},
+		Got:      fmt.Sprintf("%s policy %s", hooked, policy),
+		Evidence: []report.Evidence{e},
 		Causes:   []string{nftChanged},
 		Remedy:   restartProxy,
 	}
@@ -113,7 +146,7 @@ func nftMisplaced(rs *nft.Ruleset, t *nft.Table, want dataplane.NFTStockBase) (r
 		f.Got = "no base chain"
 		f.Evidence[0].Text = fmt.Sprintf("table %s chain %s", t, c.Name)
 		f.Message = fmt.Sprintf("chain %s of table %s is no base chain, so that no packet comes to it: kube-proxy hooks it in as %s", c.Name, t, wanted)
-	case base.Policy == "drop":
+	case policy == "drop":
 		f.Message = fmt.Sprintf("chain %s of table %s has the policy drop: it drops all packets of which kube-proxy knows nothing, and those that it only lets pass", c.Name, t)
 	case hooked != wanted:
 		// Whether packets fare otherwise for it depends on what else stands at the hook; the cells tell.

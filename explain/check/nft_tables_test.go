@@ -150,3 +150,58 @@ func TestNFTStockBases(t *testing.T) {
 		t.Errorf("of a version that is not known: %d base chains, want those that all have", got)
 	}
 }
+
+// TestNFTStrange changes rules in the chains that all Services share.
+func TestNFTStrange(t *testing.T) {
+	const table = `table ip6 kube-proxy {
+	set cluster-ips {
+		type ipv6_addr
+	}
+
+	map service-ips {
+		type ipv6_addr . inet_proto . inet_service : verdict
+	}
+
+	chain services {
+		ip6 daddr @cluster-ips ip6 saddr != { fd00:244::/32, fd00:245::/32 } meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
+		ip6 daddr . meta l4proto . th dport vmap @service-ips
+	}
+
+	chain masquerading {
+		meta mark & 0x00004000 != 0x00000000 meta mark set meta mark ^ 0x00004000 masquerade fully-random
+	}
+
+	chain cluster-ips-check {
+		ip6 daddr @cluster-ips reject comment "Reject traffic to invalid ports of ClusterIPs"
+		ip6 daddr fd00:96::/112 drop comment "Drop traffic to unallocated ClusterIPs"
+	}
+}
+`
+	for _, tt := range []struct{ name, old, now, want string }{
+		{"as it should be", "", "", ""},
+		{"the other end is tested", "ip6 daddr . meta", "ip6 saddr . meta", "ip6 saddr . meta l4proto . th dport vmap @service-ips"},
+		{"the range itself", "ip6 saddr != {", "ip6 saddr {",
+			`ip6 daddr @cluster-ips ip6 saddr { fd00:244::/32, fd00:245::/32 } meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"`},
+		{"another mark", "mark ^ 0x00004000", "mark ^ 0x00008000",
+			"meta mark & 0x00004000 != 0x00000000 meta mark set meta mark ^ 0x00008000 masquerade fully-random"},
+		{"a rule more", "\tchain cluster-ips-check {\n", "\tchain cluster-ips-check {\n\t\taccept\n", "accept"},
+		{"accepted and not refused", "@cluster-ips reject", "@cluster-ips accept",
+			`ip6 daddr @cluster-ips accept comment "Reject traffic to invalid ports of ClusterIPs"`},
+		{"a chain of somebody's own", "\tchain cluster-ips-check {\n", "\tchain mine {\n\t\taccept\n\t}\n\n\tchain cluster-ips-check {\n", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if !strings.Contains(table, tt.old) {
+				t.Fatalf("the table has no %q", tt.old)
+			}
+			n := nftNode(t, strings.Replace(table, tt.old, tt.now, 1))
+			n.Proxy.MasqueradeMark = 0x4000
+			got := ""
+			for _, f := range n.nftStrange(n.NFT[0], n.NFT[0].Tables[0]) {
+				got += f.Got
+			}
+			if got != tt.want {
+				t.Errorf("strange is %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

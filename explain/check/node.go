@@ -9,6 +9,7 @@ import (
 	"github.com/svcnet/svcnet/explain/hns"
 	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/intent"
+	"github.com/svcnet/svcnet/explain/ipvs"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/nft"
 	"github.com/svcnet/svcnet/explain/objects"
@@ -22,6 +23,9 @@ type Node struct {
 	Name     string
 	Rulesets []*netfilter.Ruleset
 	NFT      []*nft.Ruleset
+	// IPVS are the virtual servers, nil where they were not read; Sets the IP sets that rules ask, likewise.
+	IPVS *ipvs.Table
+	Sets map[string]*netfilter.Set
 	// HNS is what a Windows node has in place of rules.
 	HNS     *hns.State
 	Host    *host.Host
@@ -98,11 +102,14 @@ const (
 	Kernel     Source = "kernel release"
 	KernelLog  Source = "kernel log"
 	Offloads   Source = "offload settings"
+	IPSets     Source = "IP sets"
 	// ServiceTables are where the service proxy has its translations. Rules of iptables are, where it runs in that mode;
 	// other modes and other programs keep them elsewhere.
 	ServiceTables Source = "tables of the service proxy"
 	// RuleCounters are missing where rules were captured without them.
 	RuleCounters Source = "packet counters of iptables rules"
+	// ServerConns are missing where real servers were captured without them.
+	ServerConns Source = "connections of real servers"
 )
 
 // hints say how a source is had; shown where it is missing.
@@ -132,8 +139,10 @@ var hints = map[Source]string{
 	Kernel:     "`uname -a`",
 	KernelLog:  "`dmesg`",
 	Offloads:   "`ethtool -k` of the tunnel device",
+	IPSets:     "`ipset save`",
 
 	RuleCounters: "`iptables-save -c`",
+	ServerConns:  "`ipvsadm -Ln`",
 }
 
 // Needs tells whether all of the sources were answered. Those that were not make the running check unknown: call it
@@ -168,6 +177,10 @@ func (n *Node) needsBasis(on basis) {
 	}
 	if on&onGrid == onGrid {
 		n.Needs(ServiceTables)
+		if n.Proxy.Mode == ipvsMode {
+			// Packets come to a virtual server because its address is the node's, and rules ask sets about them.
+			n.Needs(Addrs, IPSets)
+		}
 	}
 	if on&onRules == 0 {
 		return

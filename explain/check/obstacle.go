@@ -41,7 +41,7 @@ var kubeRefusals = map[string]bool{
 
 // refusesByService tells whether a path ends in a rule that kube-proxy has for this Service.
 func refusesByService(p *report.Path) bool {
-	return tableOfProxy(p.Table) || kubeRefusals[p.Chain] || strings.HasPrefix(p.Chain, "KUBE-FW-") || strings.HasPrefix(p.Chain, "KUBE-XLB-")
+	return refusedByServer(p) || tableOfProxy(p.Table) || kubeRefusals[p.Chain] || strings.HasPrefix(p.Chain, "KUBE-FW-") || strings.HasPrefix(p.Chain, "KUBE-XLB-")
 }
 
 // Obstacles are all places where packets of the grid end that ought to reach a backend, in the order in which the

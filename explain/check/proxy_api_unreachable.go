@@ -19,6 +19,7 @@ var proxyAPIUnreachable = Check{
 	Node: func(n *Node) []report.Finding {
 		t, ok := n.unreachable()
 		if !ok {
+			n.silentProxy()
 			return nil
 		}
 		last := t.end()

@@ -37,6 +37,8 @@ func (p *Port) whose(b *report.Backend) origin {
 		return ownStale
 	}
 	switch {
+	case by == virtualServer:
+		return ownStale
 	case by == "conntrack":
 		return tracked
 	case !strings.HasPrefix(by, "KUBE-"):

@@ -82,6 +82,9 @@ func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 		if !slices.Contains(results, outcome(first)) || outcome(first) != report.ResultNoMatch && !refusesByService(first) {
 			continue
 		}
+		if refusedByServer(first) {
+			what = "is refused by its virtual server although it has usable endpoints"
+		}
 		message, evidence := fmt.Sprintf("%s (%s) %s", frontend(first), p.Key(), what), verdict(first)
 		if e, ok := p.entrance(first); ok && outcome(first) != report.ResultNoMatch {
 			message += ": " + e.leadsTo()
@@ -101,8 +104,8 @@ func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 			Want:     fmt.Sprintf("one of %d endpoints", len(first.Intended.Backends)),
 			Got:      cmp.Or(first.Because, string(first.Result)),
 			Evidence: append(evidence, p.objectEvidence()),
-			Causes: []string{"kube-proxy on this node has not synced since the Service or its endpoints appeared", p.On.flushed()},
-			Remedy: restartProxy,
+			Causes:   []string{"kube-proxy on this node has not synced since the Service or its endpoints appeared", p.On.flushed()},
+			Remedy:   restartProxy,
 		}}
 	}
 	return nil

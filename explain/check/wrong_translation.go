@@ -8,10 +8,16 @@ import (
 )
 
 // wrongTranslation: a chain of the proxy's translates to what the Service does not mean and never meant: the chain is
-// named for one endpoint and leads to another, or it is another Service's.
+// named for one endpoint and leads to another, or it is another Service's. In userspace mode a socket may be.
 var wrongTranslation = Check{
 	ID: "wrong-translation", Severity: Error, Rests: onGrid,
 	Title: "service rules that translate to an address or port that the Service does not mean",
+	Node: func(n *Node) []report.Finding {
+		if n.Proxy.Mode != "userspace" {
+			return nil
+		}
+		return n.crossedPortals()
+	},
 	Port: func(p *Port) []report.Finding {
 		strays := p.strays(ownWrong)
 		out := p.wrongPorts(strays)

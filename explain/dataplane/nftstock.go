@@ -2,6 +2,9 @@ package dataplane
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/svcnet/svcnet/explain/nft"
 )
@@ -87,6 +90,52 @@ func NFTStockBases(within func(oldest, newest int) bool) []NFTStockBase {
 		}
 	}
 	return out
+}
+
+// nftShared are the rules that kube-proxy 1.30 to 1.36 makes in the chains that all Services share, as nft prints them
+// without comments; IP stands for ip or ip6, MARK for the mark for masquerading.
+var nftShared = map[string][]*regexp.Regexp{
+	"nat-prerouting":             shared(`jump services`),
+	"nat-output":                 shared(`jump services`),
+	"nat-postrouting":            shared(`jump masquerading`),
+	"filter-prerouting":          shared(`ct state new jump firewall-check`),
+	"filter-prerouting-pre-dnat": shared(`ct state new jump firewall-check`),
+	"filter-output-pre-dnat":     shared(`ct state new jump firewall-check`),
+	"filter-input":               shared(`ct state new jump (nodeport-endpoints-check|service-endpoints-check|firewall-check)`),
+	"filter-forward":             shared(`ct state new jump (service-endpoints-check|cluster-ips-check|firewall-check)`),
+	"filter-output":              shared(`ct state new jump (service-endpoints-check|cluster-ips-check|firewall-check)`),
+	"filter-output-post-dnat":    shared(`ct state new jump cluster-ips-check`),
+	"nodeport-endpoints-check":   shared(nftToNode + `meta l4proto \. th dport vmap @no-endpoint-nodeports`),
+	"service-endpoints-check":    shared(`IP daddr \. meta l4proto \. th dport vmap @no-endpoint-services`),
+	"firewall-check":             shared(`IP daddr \. meta l4proto \. th dport vmap @firewall-ips`),
+	"services": shared(`IP daddr @cluster-ips( IP saddr != (\S+|\{ [^}]* \})| iif(name)? != \S+)? meta mark set meta mark \| MARK`,
+		`IP daddr \. meta l4proto \. th dport vmap @service-ips`, nftToNode+`meta l4proto \. th dport vmap @service-nodeports`),
+	"masquerading": shared(`meta mark & MARK == 0x00000000 return`, `meta mark set meta mark \^ MARK`, `masquerade fully-random`,
+		`meta mark & MARK != 0x00000000 meta mark set meta mark \^ MARK masquerade fully-random`,
+		`ct status dnat IP saddr \. IP daddr \. meta l4proto \. th dport @hairpin-connections masquerade fully-random`),
+	"mark-for-masquerade": shared(`meta mark set meta mark \| MARK`),
+	"cluster-ips-check":   shared(`IP daddr @cluster-ips reject`, `IP daddr (\S+|\{ [^}]* \}) drop`),
+	"reject-chain":        shared(`reject`),
+}
+
+// nftToNode are the tests for packets to a node port.
+const nftToNode = `(IP daddr @nodeport-ips |(fib daddr type local )?(IP daddr != \S+ )?)`
+
+func shared(rules ...string) []*regexp.Regexp {
+	var out []*regexp.Regexp
+	for _, r := range rules {
+		out = append(out, regexp.MustCompile("^"+strings.ReplaceAll(r, "IP ", "ip6? ")+"$"))
+	}
+	return out
+}
+
+// NFTSharedRule tells whether a rule in one of the chains that all Services share is one that kube-proxy makes there, in
+// any of the releases 1.30 to 1.36. Of chains that are not known it says so of every rule. mark is that for masquerading.
+func NFTSharedRule(chain string, r *nft.Rule, mark uint32) bool {
+	known, ok := nftShared[chain]
+	text, _, _ := strings.Cut(r.Text, ` comment "`)
+	text = strings.ReplaceAll(text, fmt.Sprintf("0x%08x", mark), "MARK")
+	return !ok || slices.ContainsFunc(known, func(re *regexp.Regexp) bool { return re.MatchString(text) })
 }
 
 // NFTDoes is what a rule of kube-proxy's does, in a few words: "jump services", "vmap @service-ips", "masquerade",

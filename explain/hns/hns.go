@@ -28,10 +28,19 @@ type State struct {
 	// HasBalancers and HasEndpoints tell that a capture of them was read, be there any or not.
 	HasBalancers, HasEndpoints bool
 
-	// balancersOf and endpointOf are places by identifier.
+	// balancersOf and endpointOf are places by identifier; serving and having are those by what is asked for, made by
+	// Settle. A node port is under an address that is none.
 	balancersOf map[string][]int
 	endpointOf  map[string]int
+	serving     map[netip.AddrPort][]int
+	having      map[netip.Addr]int
 }
+
+// What one object holds at most: HNS has room for no more, and kube-proxy makes one mapping with one address.
+const (
+	maxMappings  = 256
+	maxAddresses = 64
+)
 
 // LoadBalancer is one port mapping of a load balancer: a virtual address and port with its endpoints. HNS knows one
 // port of the endpoints for each mapping.
@@ -151,7 +160,11 @@ func (b *LoadBalancer) LeadsAs(x *LoadBalancer) bool {
 	if b.InternalPort != x.InternalPort || len(b.Endpoints) != len(x.Endpoints) {
 		return false
 	}
-	return !slices.ContainsFunc(b.Endpoints, func(id string) bool { return !slices.Contains(x.Endpoints, id) })
+	of := make(map[string]bool, len(x.Endpoints))
+	for _, id := range x.Endpoints {
+		of[id] = true
+	}
+	return !slices.ContainsFunc(b.Endpoints, func(id string) bool { return !of[id] })
 }
 
 // Sticky tells whether a client keeps its endpoint.
@@ -201,10 +214,8 @@ func (s *State) Endpoint(id string) *Endpoint {
 
 // EndpointAt is the endpoint with an address, nil when none was read.
 func (s *State) EndpointAt(a netip.Addr) *Endpoint {
-	for i := range s.Endpoints {
-		if slices.Contains(s.Endpoints[i].Addrs, a) {
-			return &s.Endpoints[i]
-		}
+	if i, ok := s.having[a]; ok {
+		return &s.Endpoints[i]
 	}
 	return nil
 }
@@ -216,29 +227,49 @@ func (s *State) Overlay() bool {
 
 // Serving are the load balancers that take packets to an address and port, in the order in which they were read.
 func (s *State) Serving(dst netip.AddrPort, proto uint8, ofNode bool) []*LoadBalancer {
+	places := s.serving[dst]
+	if ofNode {
+		places = slices.Concat(places, s.serving[netip.AddrPortFrom(netip.Addr{}, dst.Port())])
+		slices.Sort(places)
+	}
 	var out []*LoadBalancer
-	for i := range s.Balancers {
-		if s.Balancers[i].Serves(dst, proto, ofNode) {
-			out = append(out, &s.Balancers[i])
+	for _, i := range places {
+		if b := &s.Balancers[i]; b.Serves(dst, proto, ofNode) {
+			out = append(out, b)
 		}
 	}
 	return out
 }
 
-// add takes in a load balancer: what another capture of the same one shows besides completes it.
-func (s *State) add(b LoadBalancer) {
+// add takes in a load balancer: what another capture of the same one shows besides completes it. It returns false for
+// one port mapping too many.
+func (s *State) add(b LoadBalancer) bool {
 	s.HasBalancers = true
+	known := false
 	for _, i := range s.balancersOf[b.ID] {
-		if old := &s.Balancers[i]; !old.hasPort || !b.hasPort || old.samePort(&b) {
+		old := &s.Balancers[i]
+		switch {
+		case !b.hasPort: // a row of the table, which says the same of all port mappings
 			old.complete(&b)
-			return
+			known = true
+		case !old.hasPort || old.samePort(&b):
+			old.complete(&b)
+			return true
+		case !b.hasVIPs && old.hasVIPs:
+			b.VIPs, b.hasVIPs = old.VIPs, true
 		}
 	}
-	if s.balancersOf == nil {
+	switch {
+	case known:
+		return true
+	case len(s.balancersOf[b.ID]) >= maxMappings:
+		return false
+	case s.balancersOf == nil:
 		s.balancersOf = make(map[string][]int)
 	}
 	s.balancersOf[b.ID] = append(s.balancersOf[b.ID], len(s.Balancers))
 	s.Balancers = append(s.Balancers, b)
+	return true
 }
 
 func (b *LoadBalancer) samePort(x *LoadBalancer) bool {
@@ -286,28 +317,52 @@ func (s *State) addEndpoint(e Endpoint) {
 	old.Name, old.Network = cmp.Or(old.Name, e.Name), cmp.Or(old.Network, e.Network)
 	old.Remote, old.Overlay = old.Remote || e.Remote, old.Overlay || e.Overlay
 	for _, a := range e.Addrs {
-		if !slices.Contains(old.Addrs, a) {
+		if len(old.Addrs) < maxAddresses && !slices.Contains(old.Addrs, a) {
 			old.Addrs = append(old.Addrs, a)
 		}
 	}
 }
 
-// settle finds out what only the whole capture shows.
-func (s *State) settle() {
+// Settle finds out what only all captures together show. It comes after the last of them, and before the first question.
+func (s *State) Settle() {
+	s.serving = make(map[netip.AddrPort][]int)
 	for i := range s.Balancers {
 		b := &s.Balancers[i]
-		if b.IPv6 || len(b.VIPs) > 0 {
-			continue
+		if len(b.VIPs) == 0 {
+			b.IPv6 = b.IPv6 || s.onlyIPv6(b)
+			s.serve(netip.Addr{}, i)
 		}
-		// Captures of version 1 lack the flag of a node port's family; its endpoints have it.
-		six, four := false, false
-		for _, id := range b.Endpoints {
-			if e := s.Endpoint(id); e != nil {
-				six, four = six || e.Addr(true).IsValid(), four || e.Addr(false).IsValid()
+		for _, a := range b.VIPs {
+			s.serve(a, i)
+		}
+	}
+	s.having = make(map[netip.Addr]int)
+	for i := range s.Endpoints {
+		for _, a := range s.Endpoints[i].Addrs {
+			if _, first := s.having[a]; !first {
+				s.having[a] = i
 			}
 		}
-		b.IPv6 = six && !four
 	}
+}
+
+func (s *State) serve(a netip.Addr, i int) {
+	at := netip.AddrPortFrom(a, s.Balancers[i].ExternalPort)
+	if have := s.serving[at]; len(have) == 0 || have[len(have)-1] != i {
+		s.serving[at] = append(have, i)
+	}
+}
+
+// onlyIPv6 tells whether a load balancer has endpoints and all of them IPv6 addresses alone: captures of version 1 lack
+// the flag of a node port's family.
+func (s *State) onlyIPv6(b *LoadBalancer) bool {
+	six, four := false, false
+	for _, id := range b.Endpoints {
+		if e := s.Endpoint(id); e != nil {
+			six, four = six || e.Addr(true).IsValid(), four || e.Addr(false).IsValid()
+		}
+	}
+	return six && !four
 }
 
 // identifier is a GUID as both schemas write it, in one form.

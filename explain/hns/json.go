@@ -14,11 +14,11 @@ import (
 var ErrNothing = errors.New("neither load balancers nor endpoints of HNS in it")
 
 // Parse reads a capture in any form, of load balancers, endpoints or both, into s: JSON of hnsdiag -d or of PowerShell's
-// ConvertTo-Json, hnsdiag's tables, and PowerShell's own list form. What cannot be used is a Problem.
+// ConvertTo-Json, hnsdiag's tables, and PowerShell's own list form. What cannot be used is a Problem. Settle comes after
+// the last capture.
 func Parse(s *State, text, file string) ([]Problem, error) {
 	r := &reading{state: s, file: file}
 	r.lines(text)
-	s.settle()
 	switch {
 	case r.used > 0:
 		return r.problems, nil
@@ -36,12 +36,24 @@ type reading struct {
 	problems []Problem
 }
 
-// maxProblems bounds what is kept of a capture that is broken throughout.
-const maxProblems = 1000
+const (
+	// maxProblems bounds what is kept of a capture that is broken throughout.
+	maxProblems = 1000
+	// maxNesting is how deep lists within "value" or a section are looked for.
+	maxNesting = 4
+)
 
 func (r *reading) problem(line int, format string, args ...any) {
 	if len(r.problems) < maxProblems {
 		r.problems = append(r.problems, Problem{line, fmt.Sprintf(format, args...)})
+	}
+}
+
+// add takes in a load balancer.
+func (r *reading) add(b LoadBalancer) {
+	r.used++
+	if !r.state.add(b) {
+		r.problem(b.Line, "the load balancer %s has more than %d port mappings: the rest is left out", b.ID, maxMappings)
 	}
 }
 
@@ -57,7 +69,7 @@ func (r *reading) json(text string, line int) (used int) {
 	at := &position{text: text, line: line}
 	d := json.NewDecoder(strings.NewReader(text))
 	if strings.HasPrefix(text, "[") {
-		if !r.list(at, d, 0) {
+		if !r.list(at, d, 0, 0) {
 			return len(text)
 		}
 		return int(d.InputOffset())
@@ -68,41 +80,41 @@ func (r *reading) json(text string, line int) (used int) {
 		return len(text)
 	}
 	used = int(d.InputOffset())
-	r.value(at, value, used-len(value))
+	r.value(at, value, used-len(value), 0)
 	return used
 }
 
 // value reads an object that begins at an offset, also one with "value" and "Count", in which Windows PowerShell wraps a
 // list.
-func (r *reading) value(at *position, value json.RawMessage, offset int) {
+func (r *reading) value(at *position, value json.RawMessage, offset, depth int) {
 	o := object{line: at.of(offset)}
-	if len(value) == 0 || value[0] != '{' || json.Unmarshal(value, &o.fields) != nil {
+	if depth > maxNesting || len(value) == 0 || value[0] != '{' || json.Unmarshal(value, &o.fields) != nil {
 		return
 	}
 	for _, section := range []string{"value", "LoadBalancers", "PolicyLists", "Endpoints"} {
 		if raw := o.raw(section); len(raw) > 0 && raw[0] == '[' {
 			begin := max(bytes.Index(value, raw), 0)
-			r.list(at, json.NewDecoder(bytes.NewReader(raw)), offset+begin)
+			r.list(at, json.NewDecoder(bytes.NewReader(raw)), offset+begin, depth+1)
 		}
 	}
 	r.object(o)
 }
 
 // list reads the objects of a list that begins at an offset; false where it is cut off.
-func (r *reading) list(at *position, d *json.Decoder, offset int) bool {
+func (r *reading) list(at *position, d *json.Decoder, offset, depth int) bool {
 	if _, err := d.Token(); err != nil {
 		return false
 	}
 	for d.More() {
 		var item json.RawMessage
 		if err := d.Decode(&item); err != nil {
-			r.problem(at.of(offset+int(d.InputOffset())), "the list is cut off or broken here: %v", err)
+			r.problem(at.of(offset+int(d.InputOffset())), "the list cannot be read on from here: %v", err)
 			return false
 		}
-		r.value(at, item, offset+int(d.InputOffset())-len(item))
+		r.value(at, item, offset+int(d.InputOffset())-len(item), depth)
 	}
 	if _, err := d.Token(); err != nil {
-		r.problem(at.of(offset+int(d.InputOffset())), "the list is cut off here: %v", err)
+		r.problem(at.of(offset+int(d.InputOffset())), "the list cannot be read on from here: %v", err)
 		return false
 	}
 	return true
@@ -284,7 +296,7 @@ func address(text string) netip.Addr {
 func addresses(texts []string) []netip.Addr {
 	var out []netip.Addr
 	for _, t := range texts {
-		if a := address(t); a.IsValid() && !a.IsUnspecified() {
+		if a := address(t); a.IsValid() && !a.IsUnspecified() && len(out) < maxAddresses {
 			out = append(out, a)
 		}
 	}
@@ -299,18 +311,17 @@ func (r *reading) balancer2(o object) {
 		return
 	}
 	b := LoadBalancer{
-		ID: id, SourceVIP: address(o.text("SourceVIP")), VIPs: addresses(o.words("FrontendVIPs")),
-		DSR: o.flag("Flags", 1, "EnableDirectServerReturn"), IPv6: o.flag("Flags", 2, "IPv6"),
-		hasVIPs: true, Evidence: Evidence{r.file, o.line},
+		ID: id, SourceVIP: address(o.text("SourceVIP")),
+		DSR: o.flag("Flags", 1, "EnableDirectServerReturn"), IPv6: o.flag("Flags", 2, "IPv6"), Evidence: Evidence{r.file, o.line},
 	}
+	b.VIPs, b.hasVIPs = r.vips(&o, &o, "FrontendVIPs")
 	b.Endpoints = identifiers(o.words("HostComputeEndpoints"))
 	mappings, opaque := o.objects("PortMappings")
 	if opaque || len(mappings) == 0 {
 		r.problem(o.line, "the load balancer %s shows no port mapping (capture it with ConvertTo-Json -Depth 10)", id)
 	}
 	if len(mappings) == 0 {
-		r.used++
-		r.state.add(b)
+		r.add(b)
 		return
 	}
 	for _, m := range mappings {
@@ -330,9 +341,24 @@ func (r *reading) balancer2(o object) {
 		one.ExternalVIP = m.flag("Flags", 16, "IsVipExternalIp")
 		one.Distribution, one.HasDistribution = distributionOf(m.text("DistributionType")), true
 		one.hasPort = true
-		r.used++
-		r.state.add(one)
+		r.add(one)
 	}
+}
+
+// vips are the virtual addresses of a load balancer, none for a node port. They are not known where a word is no
+// address: the list form of PowerShell writes the name of the type in their place.
+func (r *reading) vips(of, in *object, name string) (out []netip.Addr, known bool) {
+	words := in.words(name)
+	for _, w := range words {
+		if strings.HasPrefix(w, "System.Object") {
+			return nil, false
+		}
+		if !address(w).IsValid() {
+			r.problem(of.line, "the load balancer %s has %q in place of an address", of.text("ID"), w)
+			return nil, false
+		}
+	}
+	return addresses(words), true
 }
 
 // distributions by the names of the HCN schema.
@@ -386,17 +412,14 @@ func (r *reading) policyList(o object) {
 			r.problem(o.line, "the policy of %s has a port that is none", id)
 			continue
 		}
-		vips := p.words("VIPs")
-		// The list form of PowerShell writes the name of the type in place of the addresses.
-		b.hasVIPs = len(vips) == 0 || !strings.HasPrefix(vips[0], "System.Object")
-		b.VIPs = addresses(vips)
+		b.VIPs, b.hasVIPs = r.vips(&o, &p, "VIPs")
 		if d := p.text("DistributionType"); d != "" {
 			b.Distribution, b.HasDistribution = distributionOf(d), true
 		}
 		if n, err := strconv.Atoi(o.text("State")); err == nil {
 			b.State, b.HasState = n, true
 		}
-		r.state.add(b)
+		r.add(b)
 	}
 }
 
@@ -416,7 +439,9 @@ func (r *reading) endpoint(o object) {
 	e.Addrs = addresses([]string{o.text("IPAddress"), o.text("IPv6Address")})
 	configs, _ := o.objects("IpConfigurations")
 	for _, c := range configs {
-		e.Addrs = append(e.Addrs, addresses([]string{c.text("IpAddress")})...)
+		if len(e.Addrs) < maxAddresses {
+			e.Addrs = append(e.Addrs, addresses([]string{c.text("IpAddress")})...)
+		}
 	}
 	policies, _ := o.objects("Policies")
 	for _, p := range policies {

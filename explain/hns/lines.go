@@ -11,14 +11,23 @@ func (r *reading) lines(text string) {
 		table   string // the table that the lines are of
 		list    object // the object of a list that the lines are of
 		key     string
+		value   strings.Builder // of key
 		n       int
 		pending = text
 	)
+	keep := func() {
+		if key != "" {
+			list.fields[key] = listValue(value.String())
+		}
+		key = ""
+		value.Reset()
+	}
 	flush := func() {
+		keep()
 		if len(list.fields) > 0 {
 			r.object(list)
 		}
-		list, key = object{}, ""
+		list = object{}
 	}
 	for len(pending) > 0 {
 		line, rest, _ := strings.Cut(pending, "\n")
@@ -39,11 +48,9 @@ func (r *reading) lines(text string) {
 			}
 			continue
 		case trimmed == "":
-			if len(list.fields) > 0 {
-				flush()
-			}
+			flush()
 			table = ""
-		case strings.HasSuffix(trimmed, ":") && !strings.Contains(trimmed, " : "):
+		case strings.HasSuffix(trimmed, ":") && !strings.Contains(trimmed, " "), isPrompt(trimmed):
 			flush()
 			table = ""
 		case isHeading(trimmed):
@@ -58,17 +65,18 @@ func (r *reading) lines(text string) {
 		case table != "":
 		default:
 			if k, v, ok := listLine(full); ok {
+				keep()
 				if _, again := list.fields[k]; again {
 					flush()
 				}
-				if len(list.fields) == 0 {
+				if list.fields == nil {
 					list = object{line: n, fields: make(map[string]json.RawMessage)}
 				}
 				key = k
-				list.fields[k] = listValue(v)
-			} else if key != "" && full != trimmed {
+				value.WriteString(v)
+			} else if key != "" && full != trimmed && value.Len() < maxWrapped {
 				// A value that was wrapped.
-				list.fields[key] = listValue(textOf(list.fields[key]) + " " + trimmed)
+				value.WriteString(" " + trimmed)
 			}
 		}
 		pending = rest
@@ -76,12 +84,18 @@ func (r *reading) lines(text string) {
 	flush()
 }
 
+// maxWrapped is how long a value grows that goes on over several lines.
+const maxWrapped = 64 << 10
+
 // balancers is the table of load balancers: "ID | Virtual IPs | Direct IP IDs". The others of `hnsdiag list all` hold
 // neither addresses nor ports.
 const balancers = "load balancers"
 
 // other stands for those.
 const other = "other"
+
+// isPrompt tells of the line with the next command, in what was copied from a terminal: `PS C:\k> hnsdiag list all`.
+func isPrompt(line string) bool { return strings.HasPrefix(line, "PS ") && strings.Contains(line, ">") }
 
 func isHeading(line string) bool { return headingOf(line) != "" }
 
@@ -104,8 +118,7 @@ func (r *reading) row(line string, n int) {
 		r.problem(n, "no row of hnsdiag's table of load balancers")
 		return
 	}
-	r.used++
-	r.state.add(LoadBalancer{
+	r.add(LoadBalancer{
 		ID: id, VIPs: addresses(strings.Fields(cells[1])), Endpoints: identifiers(strings.Fields(cells[2])),
 		hasVIPs: true, Evidence: Evidence{r.file, n},
 	})

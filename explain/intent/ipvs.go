@@ -29,10 +29,12 @@ func (q question) ipvs() Outcome {
 // has no Cluster list.
 func (q question) ipvsServer(onlyLocal bool, policy string, m masquerade) Outcome {
 	backends, because := q.sp.Cluster, q.anyEndpoint(policy+" is Cluster")
+	older := false
 	if onlyLocal {
 		backends, because = q.sp.Local, fmt.Sprintf("%s is Local: the endpoints on %s, for every client", policy, q.node())
 		if len(backends) == 0 && q.release.does(ipvsClusterFallback) {
 			backends = q.sp.Cluster
+			older = q.p.VersionFromRules
 			because = fmt.Sprintf("%s is Local and %s has no ready endpoint: IPVS mode of kube-proxy 1.24+ takes any ready endpoint instead", policy, q.node())
 		}
 	}
@@ -43,5 +45,12 @@ func (q question) ipvsServer(onlyLocal bool, policy string, m masquerade) Outcom
 		}
 		return Outcome{Result: resultReject, Because: reason + ": the virtual server is empty and the kernel answers port unreachable"}
 	}
-	return q.withMasquerade(backends, m, q.fallback(backends, because))
+	out := q.withMasquerade(backends, m, q.fallback(backends, because))
+	if older {
+		out.Alternative = &Outcome{
+			Result: resultReject, Condition: "kube-proxy is older than 1.24",
+			Because: fmt.Sprintf("%s is Local and %s has no ready endpoint: the virtual server is empty and the kernel answers port unreachable", policy, q.node()),
+		}
+	}
+	return out
 }

@@ -10,6 +10,9 @@ import (
 // Division sorts addresses and ports by what tells them apart: the tests of rules, each for itself, and other ranges by
 // what they are said to mean. Addresses of one kind fare alike wherever only these decide.
 type Division struct {
+	// Sets are the IP sets that rules ask, by name; a set that is not in it is not known.
+	Sets map[string]*Set
+
 	cuts  []cut
 	ports []uint16
 	built bool
@@ -215,7 +218,10 @@ func (d *Division) match(m Match) bool {
 	case comment, *AddrType, *ConnMarkMatch, *Mark, *NFAcct, *Owner, *Physdev, *PktType, *RPFilter, *Socket, *Statistic, *HelperMatch, *Other:
 		// They look at nothing that an address or port alone decides: what routes say of addresses is cut for itself.
 	case *SetMatch:
-		// No set's members are known, so what it says is open for every packet alike.
+		if set := d.Sets[m.Set]; set != nil {
+			return set.divide(d)
+		}
+		// A set whose members are not known: what it says is open for every packet alike.
 	default:
 		return false
 	}

@@ -43,6 +43,7 @@ const (
 	postChain postKind = iota
 	postTracking
 	postTranslation
+	postIPVS
 )
 
 // stations are what a packet meets at a hook, in the order of priority.
@@ -66,6 +67,16 @@ func (r *run) stations(h Hook) []station {
 		at(prioDestination, post{kind: postTranslation})
 	case Input, Postrouting:
 		at(prioSource, post{kind: postTranslation})
+	}
+	if r.Kernel.IPVS != nil {
+		switch h {
+		case Input:
+			at(prioIPVSInput, post{kind: postIPVS})
+		case Forward:
+			at(prioIPVSForward, post{kind: postIPVS})
+		case Output:
+			at(prioIPVSOutput, post{kind: postIPVS})
+		}
 	}
 	for _, t := range tablePriorities {
 		for _, b := range r.bases(h, t.table) {
@@ -124,6 +135,8 @@ func (r *run) station(h Hook, st station, s state) []state {
 				live = each(live, r.track)
 			case postTranslation:
 				live = each(live, func(s state) []state { return r.natStage(h, s) })
+			case postIPVS:
+				live = each(live, func(s state) []state { return r.ipvsStage(h, s) })
 			default:
 				live = r.finish(r.baseChain(p.base, live))
 			}
@@ -242,6 +255,8 @@ func (p post) name() string {
 		return "connection tracking"
 	case postTranslation:
 		return "translations"
+	case postIPVS:
+		return "IPVS"
 	}
 	return p.base.name()
 }
@@ -309,7 +324,8 @@ func (r *run) track(s state) []state {
 	if !f.Unreplied {
 		s.p.State = StateEstablished
 	}
-	s.p.DNATed = f.ReplySrc != f.Dst || f.ReplySrcPort != f.DstPort
+	// The translation of IPVS is none of connection tracking's: the packet goes to IPVS as it is.
+	s.p.DNATed = (f.ReplySrc != f.Dst || f.ReplySrcPort != f.DstPort) && !r.ipvsFlow(f)
 	s.p.SNATed = f.ReplyDst != f.Src || f.ReplyDstPort != f.SrcPort
 	return []state{s.hop(Hop{Kind: HopCT, Index: -1, File: f.File, Line: f.Line, Text: f.Text, P: 1})}
 }

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 
 	"github.com/svcnet/svcnet/explain/host"
+	"github.com/svcnet/svcnet/explain/ipset"
+	"github.com/svcnet/svcnet/explain/ipvs"
 )
 
 // Match is one test of a rule. Each match has a file of its own with its data, its parser for the
@@ -38,6 +40,8 @@ type Kernel struct {
 	Host *host.Host
 	// Sets are the ipsets by name; nil when none were collected.
 	Sets map[string]*Set
+	// IPVS are the virtual servers; nil when they were not collected, and an empty table where there are none.
+	IPVS *ipvs.Table
 	// Recent are the lists of -m recent (/proc/net/xt_recent) by name; nil when not collected.
 	Recent map[string]*RecentList
 	// ClusterRanges are the ranges of pods and the addresses of nodes: the way to them is no PrivateBridge, even
@@ -53,6 +57,10 @@ type Set struct {
 	Name, Type string
 	// Contains says whether the set holds the tuple that the directions select from p.
 	Contains func(dirs []Dir, p *Packet) Answer
+	// Captured is the set as it was captured, with its entries; nil for one whose entries are not known. See SetsOf.
+	Captured *ipset.Set
+
+	member func(name string) *ipset.Set // the other captured sets
 }
 
 // RecentList is one list of -m recent: when each address was seen, as ages in seconds at the time of capture.

@@ -19,34 +19,38 @@ var setMatch = extension{
 	list: listSet,
 }
 
-// Test asks the set. With extra options only "not in the set at all" decides.
+// Test asks the set. What looks at an entry's counters is left open where there is an entry: every packet changes them.
 func (m *SetMatch) Test(k *Kernel, _ Hook, p *Packet) Answer {
 	set := k.Sets[m.Set]
 	if set == nil || set.Contains == nil {
-		because := "set " + m.Set + " is not in the capture (ipset save)"
+		because := "set " + m.Set + " is not in the capture (ipset save): the kernel takes no rule whose set is not there, so the sets and the rules are of different moments"
 		if k.Sets == nil {
 			because = "no ipset was captured (ipset save)"
 		}
 		return m.ask(because, p).Negate(m.Not)
 	}
-	a := set.Contains(m.Dirs, p)
-	if m.Extra != "" && a.Truth != False {
-		a = m.ask("the set's "+m.Extra+" is not evaluated", p)
+	var a Answer
+	switch {
+	case m.Extra == "":
+		a = set.Contains(m.Dirs, p)
+	case m.Extra == returnNoMatch && set.Captured != nil:
+		a = set.contains(m.Dirs, p, true)
+	default:
+		if a = set.Contains(m.Dirs, p); a.Truth != False || strings.Contains(m.Extra, returnNoMatch) {
+			a = m.ask("the set's "+m.Extra+" is not evaluated", p)
+		}
 	}
 	return a.Negate(m.Not)
 }
+
+const returnNoMatch = "return-nomatch"
 
 func (m *SetMatch) ask(because string, p *Packet) Answer {
 	text := m.Set + " " + dirsString(m.Dirs)
 	if m.Extra != "" {
 		text += " " + m.Extra
 	}
-	return Maybe(Fact{
-		Key:     "set " + text + " " + p.Src.String() + " " + p.Dst.String(),
-		Yes:     "the packet is in set " + text,
-		No:      "the packet is not in set " + text,
-		Because: because,
-	})
+	return Maybe(setFact(text, p, because))
 }
 
 func dirsString(dirs []Dir) string {
@@ -73,7 +77,7 @@ func (m *SetMatch) option(o *option) bool {
 	case "--update-counters", "--update-subcounters":
 		// These only keep an entry's counters from being updated.
 	case "--return-nomatch":
-		m.extra("return-nomatch")
+		m.extra(returnNoMatch)
 	case "--packets-eq", "--packets-lt", "--packets-gt", "--bytes-eq", "--bytes-lt", "--bytes-gt":
 		v := o.value()
 		not := ""

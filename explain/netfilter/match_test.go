@@ -350,7 +350,7 @@ func TestMatches(t *testing.T) {
 		if got := m.Test(test.kernel, Prerouting, test.p).Truth; got != test.want {
 			t.Errorf("%s: %d, want %d (%+v)", test.save, got, test.want, m)
 		}
-		if diff := cmp.Diff(before, *test.p, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		if diff := cmp.Diff(before, *test.p, cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})); diff != "" {
 			t.Errorf("%s changes the packet: %s", test.save, diff)
 		}
 	}

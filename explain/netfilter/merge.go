@@ -61,13 +61,14 @@ type packetKey struct {
 	zone                                       string
 	dnated, snated, answer, reply, local       bool
 	inAssumed, confirmed                       bool
+	ipvs                                       VirtualConn
 }
 
 func (p *Packet) key() packetKey {
 	return packetKey{
 		p.Family, p.Src, p.Dst, p.OrigSrc, p.OrigDst, p.Proto, p.SrcPort, p.DstPort, p.OrigSrcPort, p.OrigDstPort,
 		p.HasSrcPort, p.ICMPType, p.ICMPCode, p.In, p.Out, p.Mark, p.CTMark, p.State, p.Zone,
-		p.DNATed, p.SNATed, p.Answer, p.Reply, p.Local, p.InAssumed, p.Confirmed,
+		p.DNATed, p.SNATed, p.Answer, p.Reply, p.Local, p.InAssumed, p.Confirmed, p.IPVS,
 	}
 }
 

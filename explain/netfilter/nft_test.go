@@ -43,8 +43,8 @@ func nftNode(t *testing.T, rules string) *Walker {
 	return &Walker{NFT: []*nft.Ruleset{rs}, Kernel: &Kernel{Host: h}}
 }
 
-// outcomes are the endings of a packet in one line each: share, verdict, where it fell, destination, mark, conditions.
-func outcomes(endings []Ending) []string {
+// nftOutcomes are the endings of a packet in one line each: share, verdict, where it fell, destination, mark, conditions.
+func nftOutcomes(endings []Ending) []string {
 	var out []string
 	for _, e := range endings {
 		s := fmt.Sprintf("%.3g %s", e.P, [...]string{"delivered", "forwarded", "dropped", "rejected", "no route", "martian", "stolen", "unknown"}[e.Verdict])
@@ -251,7 +251,7 @@ table inet u {
 `, pod("fd00:244:2::3", 443), []string{"1 rejected by inet u f to [fd00:244:2::3]:443 mark 0x0"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := outcomes(nftNode(t, c.rules).Walk(FromInterface, c.packet))
+			got := nftOutcomes(nftNode(t, c.rules).Walk(FromInterface, c.packet))
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
 			}
@@ -269,7 +269,7 @@ func TestNFTBesideIPTables(t *testing.T) {
 }
 `)
 	p := Packet{Family: IPv4, Src: netip.MustParseAddr("10.244.1.10"), Dst: netip.MustParseAddr("10.244.2.3"), Proto: ProtoTCP, DstPort: 80, In: Iface{Name: "cni0", Known: true}}
-	if got := outcomes(w.Walk(FromInterface, p)); !slices.Equal(got, []string{"1 dropped by ip filter FORWARD to 10.244.2.3:80 mark 0x0"}) {
+	if got := nftOutcomes(w.Walk(FromInterface, p)); !slices.Equal(got, []string{"1 dropped by ip filter FORWARD to 10.244.2.3:80 mark 0x0"}) {
 		t.Errorf("alone: %q", got)
 	}
 	rs, err := ParseSave("*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p tcp -m tcp --dport 443 -j DROP\nCOMMIT\n", "iptables-nft-save.txt", Hint{Family: IPv4, Backend: NFT})
@@ -277,7 +277,7 @@ func TestNFTBesideIPTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Rulesets = rs
-	if got := outcomes(w.Walk(FromInterface, p)); !slices.Equal(got, []string{"1 forwarded to 10.244.2.3:80 mark 0x0"}) {
+	if got := nftOutcomes(w.Walk(FromInterface, p)); !slices.Equal(got, []string{"1 forwarded to 10.244.2.3:80 mark 0x0"}) {
 		t.Errorf("beside iptables-save: %q", got)
 	}
 }

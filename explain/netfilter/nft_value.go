@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/nft"
 )
 
@@ -81,7 +82,18 @@ func (r *run) nftEval(at *nftPlace, e nft.Expr, x progress) []evaluated {
 		return spread(x, e.Mod, e.Offset)
 	case *nft.Hash:
 		x.state = x.note("a hash of the packet chooses: shares are those of many clients")
-		return spread(x, e.Mod, e.Offset)
+		if e.Of == nil {
+			return spread(x, e.Mod, e.Offset)
+		}
+		var out []evaluated
+		for _, v := range r.nftEval(at, e.Of, x) {
+			if v.none {
+				out = append(out, evaluated{v.progress, absent})
+				continue
+			}
+			out = append(out, spread(v.progress, e.Mod, e.Offset)...)
+		}
+		return out
 	case *nft.Concat:
 		return r.nftConcat(at, e.Parts, x, value{})
 	case *nft.Binary:
@@ -623,6 +635,10 @@ func (r *run) fib(p *Packet, e *nft.Fib) value {
 	has := func(flag string) bool { return slices.Contains(e.Flags, flag) }
 	if e.Result != "type" {
 		if !has("saddr") || has("oif") {
+			return unknown(4, "a route lookup of this kind is not evaluated")
+		}
+		if kind, f := r.Kernel.Host.Type(p.Src); f.Is != host.Unknown && kind != "unicast" && kind != "local" {
+			// nft_fib4_eval takes the route of a broadcast address, which rpfilter does not.
 			return unknown(4, "a route lookup of this kind is not evaluated")
 		}
 		a := (&RPFilter{Loose: !has("iif"), ValidMark: has("mark")}).Test(r.Kernel, Prerouting, p)

@@ -40,6 +40,8 @@ type Packet struct {
 	// the way back to the client). A refusal by the reverse path check is then reported as a note, not as
 	// the outcome.
 	InAssumed bool
+	// IPVS is the packet's connection through a virtual server.
+	IPVS VirtualConn
 	// Recent are the additions to recent lists that rules have made on this walk, oldest first.
 	Recent []RecentUpdate
 }

@@ -188,7 +188,9 @@ func LocalFact(a netip.Addr, because string) Fact {
 
 func (r *run) route(s *state) host.Decision {
 	return r.Kernel.Host.Route(host.Query{
-		Src: s.p.Src, Dst: s.p.Dst, Mark: s.p.Mark, In: s.p.In.Name, InKnown: s.p.In.Known, Local: s.p.Local,
+		Src: s.p.Src, Dst: s.p.Dst, Mark: s.p.Mark, In: s.p.In.Name, InKnown: s.p.In.Known,
+		// What IPVS sends on is routed as the node's own packets are.
+		Local: s.p.Local || s.p.IPVS.Handled && s.p.In == NoIface,
 	})
 }
 
@@ -324,7 +326,9 @@ func (w *Walker) Reply(e Ending) []Ending {
 		Family: p.Family, Src: p.Dst, Dst: p.Src, Proto: p.Proto, SrcPort: p.DstPort, DstPort: p.SrcPort, HasSrcPort: true,
 		ICMPType: answerTo(p), ICMPCode: p.ICMPCode,
 		OrigSrc: p.OrigSrc, OrigDst: p.OrigDst, OrigSrcPort: p.OrigSrcPort, OrigDstPort: p.OrigDstPort, Answer: true,
+		IPVS: p.IPVS,
 	}
+	back.IPVS.Handled = false
 	u := &undo{dst: p.OrigSrc, dstPort: p.OrigSrcPort, src: p.OrigDst, srcPort: p.OrigDstPort, hasDst: p.SNATed, hasSrc: p.DNATed, ctMark: p.CTMark, zone: p.Zone}
 	if p.State == StateUntracked {
 		u = nil

@@ -303,19 +303,6 @@ func PayloadField(protocol, field string) (p Payload, f Field, ok bool) {
 	return Payload{Protocol: protocol, Field: field, Offset: in.offset, Bits: in.bits}, in.field(), true
 }
 
-// FieldAt is the name of what stands at a place of a protocol's header, in bits; ok is false where that is no field of
-// its own.
-func FieldAt(protocol string, offset, bits int) (name string, ok bool) {
-	if h := headerOf(headers, protocol); h != nil {
-		for i := range h.fields {
-			if h.fields[i].offset == offset && h.fields[i].bits == bits {
-				return h.fields[i].name, true
-			}
-		}
-	}
-	return "", false
-}
-
 // extensions is the table of a kind of ExtHdr.
 func extensions(kind string) []header {
 	switch kind {

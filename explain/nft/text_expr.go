@@ -470,7 +470,18 @@ func (r *textReader) extensionField(kind, name string) (Expr, error) {
 
 // value reads what is set or where packets are sent: a constant, an expression, or a map that gives it.
 func (r *textReader) value(want []Field) (Expr, error) {
+	before := r.tokens
 	e, err := r.concat(want)
+	if err != nil || r.is("map") {
+		// The key of a map is of its own type, not of what the map gives.
+		after := r.tokens
+		r.tokens = before
+		if key, keyErr := r.concat(nil); keyErr == nil && r.is("map") {
+			e, err = key, nil
+		} else {
+			r.tokens = after
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

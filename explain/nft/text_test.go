@@ -61,8 +61,8 @@ func TestOtherVersions(t *testing.T) {
 	}
 }
 
-// TestRefusedHere reads forms that the kernel of our machines refuses, so that no recording has them (nfnetlink_queue,
-// nf_flow_table, secmarks).
+// TestRefusedHere reads forms that no recording has, most because the kernel of our machines refuses them
+// (nfnetlink_queue, nf_flow_table, secmarks).
 func TestRefusedHere(t *testing.T) {
 	for _, line := range []string{
 		`queue to 0`, `queue flags bypass to 0-3`, `queue flags bypass,fanout to 1-3`, `queue to numgen inc mod 8 offset 1`,
@@ -73,6 +73,8 @@ func TestRefusedHere(t *testing.T) {
 		`osf ttl loose name { "Linux", "Windows" }`, `socket cgroupv2 level 2 5`, `meta sdifname "vrf0"`,
 		`ct state vmap { established : accept, invalid : drop }`, `jump a/b-c.d_e`, `dccp option 5 exists`,
 		`iif vmap { "lo" : accept, 12 : drop }`,
+		`meta mark set ip6 saddr & ::ffff map { ::2 : 0x0000002a, ::ffff : 0x00000017 }`,
+		`meta mark set tcp dport & 255 map { 80 : 0x00000001 }`,
 	} {
 		texts, problems := rulesOf(t, Inet, line)
 		if len(problems) > 0 || len(texts) != 1 || texts[0] != line {

@@ -103,6 +103,11 @@ func (d *deriver) read() {
 	d.modeSigns = append(d.modeSigns, nftSigns(d.in.NFT)...)
 	d.readOthers()
 	d.undecided = l.readModeOfRules(d.modeSigns)
+	// Other programs make virtual servers too: they tell the mode only where nothing else does.
+	if f := d.in.VirtualServer; f.File != "" {
+		f.Name, f.Value = "mode", modeIPVS
+		l.add("mode", served, f)
+	}
 	l.readRules(d.in.Rulesets, d.in.Nodes)
 	l.readNFT(d.in.NFT, d.in.Nodes)
 }

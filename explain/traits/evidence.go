@@ -35,6 +35,8 @@ type Evidence struct {
 	CNILogs []Source
 	// NFT are the captures of nftables rules.
 	NFT []*nft.Ruleset
+	// VirtualServer is one of IPVS, as it was captured; without a file: there is none.
+	VirtualServer Fact
 	// HNS are load balancers that a Windows node holds, one is enough.
 	HNS []Source
 	// Cilium are outputs of `cilium` and its ConfigMap, CalicoBPF dumps of Calico's service maps.

@@ -20,6 +20,7 @@ const (
 	logged                  // what it logged of itself
 	inferred                // what a log line shows by the way
 	ruled                   // the rules in the kernel, which may be another proxy's
+	served                  // virtual servers of IPVS, which other programs make too
 	stated                  // API objects
 	assumed                 // a default
 )

@@ -51,7 +51,7 @@ var hunts = []struct {
 func TestMutants(t *testing.T) {
 	count, seed, only := setting(t, "SVCNET_MUTANTS", sampleMutants), setting(t, "SVCNET_MUTANT_SEED", mutantSeed), setting(t, "SVCNET_MUTANT", -1)
 	var tables []*table
-	for _, d := range hunts {
+	for i, d := range hunts {
 		var numbers []int
 		for i := range (count + 1) / 2 {
 			if n := d.first + i*d.stride; only < 0 || n == only {
@@ -67,7 +67,11 @@ func TestMutants(t *testing.T) {
 				at = len(tables)
 				tables = append(tables, &table{name: d.table, scores: map[string]*score{}})
 			}
-			l := labtest.Bring(t, lab.Options{Name: fmt.Sprintf("m%s%d", d.name[:min(3, len(d.name))], os.Getpid()), Mode: d.mode, Backend: d.backend, NoProxy: true})
+			l := labtest.Bring(t, lab.Options{
+				Name: fmt.Sprintf("m%c%d", 'a'+i, os.Getpid()), Mode: d.mode, Backend: d.backend, NoProxy: true,
+				// kubeadm writes it too, and so that nobody set it is known.
+				ProxyConfig: func(_ string, config map[string]any) { config["nodePortAddresses"] = nil },
+			})
 			h := newHunt(t, l, d.plane)
 			tables[at].kinds = h.kinds()
 			begun := time.Now()

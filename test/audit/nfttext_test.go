@@ -6,6 +6,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // nftText is what `nft list table` prints of one table, as parts that can be changed and loaded again.
@@ -201,4 +204,69 @@ func nftServiceOf(text string) string {
 		return m[1] + "/" + m[2]
 	}
 	return ""
+}
+
+// TestNFTText reads a table as nft prints it, and writes it for nft -f: nothing is lost but what says when.
+func TestNFTText(t *testing.T) {
+	const listed = `table ip kube-proxy {
+	comment "rules for kube-proxy"
+	set affinity-25BMXBJX-store/sticky/tcp/web__10.244.1.20/8080 {
+		type ipv4_addr
+		flags dynamic,timeout
+		timeout 10m
+		elements = { 10.244.1.10 timeout 10m expires 9m58s }
+	}
+
+	map no-endpoint-services {
+		type ipv4_addr . inet_proto . inet_service : verdict
+		comment "vmap to drop, or reject"
+		elements = { 10.96.7.14 . tcp . 80 comment "store/a, b:web" : goto reject-chain,
+			     10.96.7.13 . tcp . 80 comment "store/none:web" : drop }
+	}
+
+	chain reject-chain {
+		comment "helper"
+		counter packets 7 bytes 420 reject
+	}
+
+	chain filter-input {
+		type filter hook input priority filter; policy accept;
+		ct state new jump service-endpoints-check
+	}
+}
+`
+	const loaded = `table ip kube-proxy {
+	comment "rules for kube-proxy"
+	set affinity-25BMXBJX-store/sticky/tcp/web__10.244.1.20/8080 {
+		type ipv4_addr
+		flags dynamic,timeout
+		timeout 10m
+	}
+	map no-endpoint-services {
+		type ipv4_addr . inet_proto . inet_service : verdict
+		comment "vmap to drop, or reject"
+		elements = { 10.96.7.13 . tcp . 80 comment "store/none:web" : drop, 10.96.7.14 . tcp . 80 comment "store/a, b:web" : goto reject-chain }
+	}
+	chain filter-input {
+		type filter hook input priority filter; policy accept;
+		ct state new jump service-endpoints-check
+	}
+	chain reject-chain {
+		comment "helper"
+		counter reject
+	}
+}
+`
+	tables := parseNFT(listed)
+	if len(tables) != 1 {
+		t.Fatalf("%d tables", len(tables))
+	}
+	tables[0].sort()
+	if d := gocmp.Diff(loaded, tables[0].String()); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	key, to := entryKey(tables[0].block("no-endpoint-services").lines[1])
+	if key != "10.96.7.14 . tcp . 80" || to != "goto reject-chain" {
+		t.Errorf("the entry is read as %q: %q", key, to)
+	}
 }

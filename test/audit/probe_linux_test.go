@@ -40,6 +40,8 @@ type cell struct {
 	proto   corev1.Protocol
 	to      netip.AddrPort
 	sticky  bool
+	// unserved: no Service has the address, and nobody should answer.
+	unserved bool
 	// fates are what connections met while the node was as it should be.
 	fates map[string]bool
 	// unsteady says how they changed by themselves.
@@ -90,9 +92,13 @@ func (s *stage) cells() []*cell {
 				own, gateway = s.n1.IPv6, s.n1.PodCIDRIPv6.Addr().Next()
 			}
 			at("NodePort", own, p.NodePort, all...)
+			served := len(out)
 			at("NodePort", gateway, p.NodePort, "local-pod", "node", "remote-node")
 			if !ipv6 {
 				at("NodePort", netip.MustParseAddr("127.0.0.1"), p.NodePort, "node")
+			}
+			for _, c := range out[served:] {
+				c.unserved = s.primaryOnly
 			}
 		}
 	}
@@ -335,6 +341,9 @@ func (s *stage) differs(ctx context.Context, c *cell, near bool) (string, error)
 	if c.fates[silence] && len(c.fates) == 1 {
 		n = 2
 	}
+	if c.unserved {
+		near = false // in what way nobody answers is no matter of a Service
+	}
 	got, err := s.dial(ctx, c, n, quick)
 	if err != nil {
 		return "", err
@@ -367,7 +376,7 @@ func (s *stage) differs(ctx context.Context, c *cell, near bool) (string, error)
 func (c *cell) fresh(got map[string]int) string {
 	var out []string
 	for _, fate := range slices.Sorted(maps.Keys(got)) {
-		if !c.fates[fate] {
+		if !c.fates[fate] && (!c.unserved || strings.Contains(fate, " saw ")) {
 			out = append(out, fate)
 		}
 	}

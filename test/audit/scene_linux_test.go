@@ -24,6 +24,8 @@ type stage struct {
 	acts       []*act
 	// affinities are the sets of nftables that remember clients, as "FAMILY TABLE SET".
 	affinities []string
+	// primaryOnly says that node ports are served at n1's primary addresses alone, as in nftables mode.
+	primaryOnly bool
 }
 
 // An act is one Service with its slices.

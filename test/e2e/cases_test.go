@@ -91,6 +91,13 @@ func cases(t *testing.T) ([]string, map[string]*expected) {
 	return names, out
 }
 
+// further are the traces whose case stops at what the dataplane decides and says what follows in a note: the result that
+// the packet meets.
+var further = map[string]report.Result{
+	// "the source stays 127.0.0.1, so the packet is a martian and never arrives"
+	"50-ipvs-localhost-nodeport 127.0.0.1:30080/tcp": report.ResultMartian,
+}
+
 // TestCaseTraces asks for every packet that a case tells the fate of.
 func TestCaseTraces(t *testing.T) {
 	names, all := cases(t)
@@ -102,6 +109,10 @@ func TestCaseTraces(t *testing.T) {
 				tr := trace(t, load(t, e.Node, dir), want.options())
 				if len(tr.Paths) == 0 {
 					t.Fatal("no paths")
+				}
+				if other := further[name+" "+want.Dst]; other != "" {
+					// The masquerading of a packet that does not leave is nobody's question.
+					want.Result, want.Masquerade = other, nil
 				}
 				want.check(t, tr.Paths)
 				if t.Failed() {

@@ -62,18 +62,25 @@ func TestSeedsRecognised(t *testing.T) {
 	}
 }
 
-// TestSeedsLater: a file of a dataplane that comes later is answered with one clear line.
+// TestSeedsLater: a file of a dataplane that comes later is answered with one clear line, those of others are read.
 func TestSeedsLater(t *testing.T) {
-	for _, name := range []string{"ipvs-ipset-list.txt", "ipvs-ipvsadm-Ln.txt"} {
-		tr := trace(t, load(t, "", seed("iptables-S-3.txt"), seed(name)), explain.TraceOptions{Namespace: "default", Service: "svc-clusterip"})
-		i := slices.IndexFunc(tr.Sources, func(s report.Source) bool { return s.File == name })
-		if i < 0 {
-			t.Errorf("%s is not among the sources", name)
-			continue
+	later := filepath.Join(t.TempDir(), "cilium-bpf-lb-list.txt")
+	text := "SERVICE ADDRESS        BACKEND ADDRESS (REVNAT_ID) (SLOT)\n10.96.0.1:443/TCP (0)  0.0.0.0:0 (1) (0) [ClusterIP, non-routable]\n"
+	if err := os.WriteFile(later, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := []string{seed("iptables-S-3.txt"), seed("ipvs-ipset-list.txt"), seed("ipvs-ipvsadm-Ln.txt"), later}
+	tr := trace(t, load(t, "", files...), explain.TraceOptions{Namespace: "default", Service: "svc-clusterip"})
+	if len(tr.Sources) != len(files) {
+		t.Fatalf("%d sources of %d files", len(tr.Sources), len(files))
+	}
+	for _, src := range tr.Sources {
+		want := snapshot.OK
+		if src.File == filepath.Base(later) {
+			want = snapshot.Unsupported
 		}
-		src := tr.Sources[i]
-		if src.Status != string(snapshot.Unsupported) || src.Error == "" || strings.Contains(src.Error, "\n") {
-			t.Errorf("%s: status %s with %q, want unsupported with one line", name, src.Status, src.Error)
+		if src.Status != string(want) || strings.Contains(src.Error, "\n") || (src.Error == "") != (want == snapshot.OK) {
+			t.Errorf("%s: status %s with %q, want %s with one line", src.File, src.Status, src.Error, want)
 		}
 	}
 }

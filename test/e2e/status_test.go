@@ -1,30 +1,29 @@
 package e2e
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
-// TestStatusOfOtherModes holds status beside the audit of the same files: where the audit cannot tell what is programmed
-// because something else than rules of iptables serves Services, status does not say that they are programmed.
-func TestStatusOfOtherModes(t *testing.T) {
-	const dir = "testdata/othermodes"
-	dirs, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestStatusWithoutServers takes the virtual servers away from nodes in IPVS mode. Where the audit cannot tell what is
+// programmed, status does not say that Services are.
+func TestStatusWithoutServers(t *testing.T) {
+	names, all := cases(t)
 	met := 0
-	for _, d := range dirs {
-		t.Run(d.Name(), func(t *testing.T) {
-			s := load(t, "", filepath.Join(dir, d.Name()))
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			s := load(t, all[name].Node, filepath.Join(casesDir, name))
+			s.Evidence = slices.DeleteFunc(s.Evidence, func(e snapshot.Evidence) bool {
+				return e.Format == snapshot.IPVSSave || e.Format == snapshot.IPVSList
+			})
 			elsewhere := slices.ContainsFunc(audit(t, s).Unknown, func(u report.Unknown) bool {
-				return u.ID == "missing-service-rule" && strings.Contains(u.Text, "does not evaluate")
+				return u.ID == "missing-service-rule" && strings.Contains(u.Text, "virtual servers were not read")
 			})
 			ports := explain.Status(s).Ports
 			if !elsewhere || ports.Total == 0 {
@@ -36,7 +35,7 @@ func TestStatusOfOtherModes(t *testing.T) {
 			}
 		})
 	}
-	if met < 4 {
-		t.Errorf("%d nodes are served by something else than rules of iptables: cases are missing", met)
+	if met < 8 {
+		t.Errorf("%d nodes lost their virtual servers: cases are missing", met)
 	}
 }

@@ -24,6 +24,8 @@ type nftGenerator struct {
 	beside bool
 	// sparing keeps the rules few, where others go with them.
 	sparing bool
+	// even draws all kinds of effects alike, whatever their weights.
+	even bool
 }
 
 // nftHooks are the hooks by nft's names.
@@ -279,6 +281,14 @@ func (g *nftGenerator) effect(s *nftSlot) *nftEffect {
 		if !e.allowed(s) || e.open && !g.open {
 			return 0
 		}
+		switch {
+		case g.even && e.open: // they are let in half the time
+			return 4
+		case g.even && e.protos != nil: // few packets are of these protocols
+			return 2
+		case g.even:
+			return 1
+		}
 		return e.weight
 	}
 	total := 0
@@ -295,12 +305,16 @@ func (g *nftGenerator) effect(s *nftSlot) *nftEffect {
 }
 
 // survey draws rules that test one thing each. Each rule turns a bit of the mark of its own, so that the walk must name
-// it whenever it applies; those that a walk cannot decide do nothing.
-func (g *nftGenerator) survey(r *rand.Rand, families []nft.Family) *nftRules {
+// it whenever it applies; those that a walk cannot decide do nothing. ports lets in tests of what stands in the place of
+// ports, for packets that have them.
+func (g *nftGenerator) survey(r *rand.Rand, families []nft.Family, ports bool) *nftRules {
 	n := &nftRules{}
 	family := pick(r, families)
 	t := &nftTable{family: family, name: "survey"}
 	chances := 0
+	if chance(r, 0.7) {
+		chances = 2
+	}
 	n.tables = append(n.tables, t)
 	for h := netfilter.Prerouting; h <= netfilter.Postrouting; h++ {
 		kind := "filter"
@@ -310,22 +324,39 @@ func (g *nftGenerator) survey(r *rand.Rand, families []nft.Family) *nftRules {
 		prio := pick(r, []int{-310, -150, -10, 0, 10, 150})
 		c := &nftChain{name: "survey-" + nftHooks[h], kind: kind, hooks: 1 << h, base: fmt.Sprintf("type %s hook %s priority %d; policy accept;", kind, nftHooks[h], prio)}
 		t.chains = append(t.chains, c)
-		for i := range 12 {
+		for i := range 15 {
 			s := t.slot(r, c)
 			s.plain = chance(r, 0.5)
-			var m *nftTest
-			for m == nil || !m.allowed(s) {
-				m = &g.tests[r.IntN(len(g.tests))]
+			var kinds []*nftTest
+			for i := range g.tests {
+				m := &g.tests[i]
+				if !m.allowed(s) {
+					continue
+				}
+				kinds = append(kinds, m)
+				if len(m.protos) == 1 { // few packets are of this protocol
+					kinds = append(kinds, m, m)
+				}
+				if strings.HasSuffix(m.name, "port") { // few packets have the one that is asked for
+					kinds = append(kinds, m)
+				}
+				if m.hooks == out|post || m.hooks == pre|in || m.hooks == in|fwd || m.name == "ip length" { // few packets pass
+					kinds = append(kinds, m, m)
+				}
 			}
+			m := pick(r, kinds)
 			rule := nftRule{only: m.name}
 			rule.tests = []string{m.draw(s)}
+			if !ports && ofPorts(rule.tests[0]) && !strings.HasPrefix(rule.tests[0], "meta l4proto") {
+				continue
+			}
 			// A few matters of chance are enough: each doubles the ways that a walk can end.
 			by := strings.Contains(rule.tests[0], "numgen")
 			if by {
 				chances++
 			}
 			if !m.open && (!by || chances <= 2) {
-				rule.effects, rule.tells = []string{fmt.Sprintf("meta mark set meta mark ^ %#x", uint32(1)<<(20+i))}, true
+				rule.effects, rule.tells = []string{fmt.Sprintf("meta mark set meta mark ^ %#x", uint32(1)<<(17+i))}, true
 			}
 			rule.kinds, rule.open = s.kinds, m.open
 			c.rules = append(c.rules, rule)
@@ -349,6 +380,63 @@ func (g *nftGenerator) survey(r *rand.Rand, families []nft.Family) *nftRules {
 		t.chains = append(t.chains, early, late)
 	}
 	return n
+}
+
+// ofPorts tells whether a rule looks at what stands in the place of ports, whatever the protocol.
+func ofPorts(text string) bool {
+	return strings.Contains(text, "th dport") || strings.Contains(text, "th sport") || strings.Contains(text, "@th")
+}
+
+// all draws rules that do each thing alike, for packets of a few addresses each.
+func (g *nftGenerator) all(r *rand.Rand, families []nft.Family) *nftRules {
+	n := &nftRules{}
+	t := &nftTable{family: pick(r, families), name: "effects"}
+	n.tables = append(n.tables, t)
+	for _, kind := range []string{"filter", "nat"} {
+		for h := netfilter.Prerouting; h <= netfilter.Postrouting; h++ {
+			if kind == "nat" && h == netfilter.Forward {
+				continue
+			}
+			prio := 10
+			if h == netfilter.Prerouting && kind == "filter" && chance(r, 0.3) {
+				prio = -310
+			}
+			c := &nftChain{name: kind + "-" + nftHooks[h], kind: kind, hooks: 1 << h, base: fmt.Sprintf("type %s hook %s priority %d; policy accept;", kind, nftHooks[h], prio)}
+			d := &nftChain{name: "below-" + c.name, kind: kind, hooks: c.hooks, depth: 1}
+			d.rules = append(d.rules, nftRule{effects: []string{fmt.Sprintf("meta mark set meta mark ^ %#x", pick(r, markPool))}, tells: true})
+			t.chains = append(t.chains, c, d)
+		}
+	}
+	for _, c := range t.chains {
+		var going, ending []nftRule
+		for i := 0; c.depth == 0 && i < 8; i++ {
+			s := t.slot(r, c)
+			e := g.effect(s)
+			for try := 0; c.kind == "nat" && e.chains != "nat" && try < 5; try++ {
+				e = g.effect(s)
+			}
+			rule := nftRule{}
+			// What ends the way of a packet is for few of them, and stands behind what does not.
+			switch {
+			case e.ends && chance(r, 0.5):
+				rule.tests = append(rule.tests, s.word()+pick(r, []string{" saddr ", " daddr "})+s.oneAddr().text)
+			case e.ends || chance(r, 0.3):
+				rule.tests = append(rule.tests, s.word()+pick(r, []string{" saddr ", " daddr "})+pick(r, s.pool.nets[:6]))
+			}
+			test, text := e.draw(s)
+			if test != "" {
+				rule.tests = append(rule.tests, test)
+			}
+			rule.effects, rule.tells, rule.kinds, rule.open = []string{text}, s.tells(e, text), s.kinds, s.open
+			if e.ends {
+				ending = append(ending, rule)
+			} else {
+				going = append(going, rule)
+			}
+		}
+		c.rules = append(append(c.rules, going...), ending...)
+	}
+	return n.withObjects()
 }
 
 // dynamic draws rules that fill sets as packets pass and others that look into them, in the manner of session affinity.

@@ -151,7 +151,8 @@ var nftEffects = []nftEffect{
 	{name: "snat ports", weight: 8, chains: "nat", hooks: in | post, protos: natPorts, ends: true, tells: true, text: func(s *nftSlot) string {
 		return s.nat("snat") + s.withPort(s.pool.node[s.r.IntN(3)], "50000-51000") + s.natFlags()
 	}},
-	{name: "synproxy", weight: 3, chains: "filter", hooks: in | fwd, protos: tcpOnly, open: true, ends: true, text: one("synproxy mss 1460 wscale 7 timestamp sack-perm")},
+	// In INPUT it answers the node's own stack through lo, which answers it, without end.
+	{name: "synproxy", weight: 3, chains: "filter", hooks: fwd, protos: tcpOnly, open: true, ends: true, text: one("synproxy mss 1460 wscale 7 timestamp sack-perm")},
 	{name: "tcp option set", weight: 1, protos: tcpOnly, text: one("tcp option maxseg size set 1000", "reset tcp option sack-perm")},
 	{name: "tcp option set", weight: 1, hooks: fwd | out | post, protos: tcpOnly, text: one("tcp option maxseg size set rt mtu")},
 	{name: "tproxy", weight: 3, chains: "filter", hooks: pre, protos: []uint8{netfilter.ProtoTCP, netfilter.ProtoUDP}, tells: true, ends: true, open: true, text: func(s *nftSlot) string {
@@ -180,7 +181,6 @@ func vmap(s *nftSlot) string {
 		s.note(f.name)
 	}
 	expr := exprText(s, fields)
-	s.pinned(expr)
 	if s.plain || chance(s.r, 0.5) {
 		return expr + " vmap " + s.literalSet(fields, 1+s.r.IntN(5), s.verdict)
 	}
@@ -260,8 +260,11 @@ func (e *nftEffect) allowed(s *nftSlot) bool {
 // draw writes an effect. Where it is about ports and the rule names no protocol yet, the rule gets a test of one,
 // which draw returns too.
 func (e *nftEffect) draw(s *nftSlot) (test, text string) {
-	if e.protos != nil && s.proto == 0 {
-		s.proto = pick(s.r, e.protos)
+	if e.protos != nil && (s.proto == 0 || s.loose) {
+		if s.proto == 0 {
+			s.proto = pick(s.r, e.protos)
+		}
+		s.loose = false
 		test = "meta l4proto " + nftProtocols[s.proto]
 	}
 	s.note(e.name)

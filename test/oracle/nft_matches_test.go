@@ -4,6 +4,7 @@ package oracle
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -18,6 +19,8 @@ type nftTest struct {
 	hooks  hookSet          // where it is allowed; 0: everywhere
 	protos []uint8          // those that the expression is about; nil: any
 	inet   bool             // only in tables of both families
+	// alone keeps a test out of tables of both families, where it means other things for packets of the other.
+	alone bool
 	// open is set for tests of what a walk is not told.
 	open bool
 	// oneSided says why only one answer can be had here.
@@ -38,20 +41,23 @@ var (
 	dccpOnly   = []uint8{netfilter.ProtoDCCP}
 )
 
+// neverHolds is why only one answer can be had of a test that never meets what it looks for.
+const neverHolds = "never holds"
+
 // nftTests are the tests besides the comparisons of fields, in the order of their names. A kind may stand several
 // times, for its variants.
 var nftTests = []nftTest{
 	{name: "@ih", open: true, protos: udpOnly, text: one("@ih,0,32 0x7376636e", "@ih,0,32 != 0x7376636e", "@ih,0,32 0x1")},
 	{name: "@ll", hooks: pre | in | fwd, open: true, text: one("@ll,48,48 0x20000000901", "@ll,0,48 0x20000000001", "@ll,96,16 0x800")},
-	{name: "@nh", family: netfilter.IPv4, text: func(s *nftSlot) string {
-		a := pick(s.r, s.pool.service).As4()
-		return pick(s.r, []string{fmt.Sprintf("@nh,128,32 0x%x", a), fmt.Sprintf("@nh,128,16 0x%x", a[:2]), "@nh,128,8 != 10", "@nh,72,8 6", "@nh,0,4 4"})
+	{name: "@nh", family: netfilter.IPv4, alone: true, text: func(s *nftSlot) string {
+		return pick(s.r, []string{fmt.Sprintf("@nh,128,32 0x%x", pick(s.r, s.pool.service).As4()), fmt.Sprintf("@nh,96,32 != 0x%x", pick(s.r, s.pool.pod).As4()), "@nh,72,8 6", "@nh,72,8 != 17"})
 	}},
-	{name: "@nh", family: netfilter.IPv6, text: func(s *nftSlot) string {
-		a := pick(s.r, s.pool.service).As16()
-		return pick(s.r, []string{fmt.Sprintf("@nh,192,128 0x%x", a), fmt.Sprintf("@nh,192,16 0x%x", a[:2]), "@nh,192,16 != 0xfd96", "@nh,48,8 6", "@nh,0,4 6"})
+	{name: "@nh", family: netfilter.IPv6, alone: true, text: func(s *nftSlot) string {
+		return pick(s.r, []string{fmt.Sprintf("@nh,192,128 0x%x", pick(s.r, s.pool.service).As16()), fmt.Sprintf("@nh,64,128 != 0x%x", pick(s.r, s.pool.pod).As16()), "@nh,48,8 6", "@nh,48,8 != 17"})
 	}},
-	{name: "@th", protos: portProtos, text: one("@th,16,16 80", "@th,16,16 != 443", "@th,16,8 0", "@th,0,16 > 30000", "@th,16,16 80-443")},
+	{name: "@nh bits", open: true, text: one("@nh,128,16 0x0a60", "@nh,128,8 != 10", "@nh,0,4 4", "@nh,192,16 0xfd96", "@nh,0,4 6", "@nh,0,8 & 0xf == 5")},
+	{name: "@th", protos: portProtos, text: one("@th,16,16 80", "@th,16,16 != 443", "@th,0,16 > 30000", "@th,16,16 80-443")},
+	{name: "@th bits", open: true, text: one("@th,16,8 0", "@th,0,4 != 7", "@th,32,32 0")},
 	{name: "bitwise address", text: func(s *nftSlot) string {
 		if s.ip == netfilter.IPv6 {
 			return s.word() + pick(s.r, []string{" daddr", " saddr"}) + pick(s.r, []string{" & ::ffff == ::1", " & ffff:: == fd44::", " & ::f != ::1", " & ffff:0:0:0:0:0:0:ffff == fd96::1"})
@@ -67,11 +73,11 @@ var nftTests = []nftTest{
 	{name: "bitwise port", protos: natPorts, text: func(s *nftSlot) string {
 		return transport("dport")(s) + pick(s.r, []string{" & 0xff == 80", " & 0x1 == 0x1", " & 0xff00 != 0", " | 0x1 == 0x51"})
 	}},
-	{name: "ct avgpkt", open: true, text: one("ct avgpkt > 10", "ct original avgpkt < 1000")},
+	{name: "ct avgpkt", open: true, text: one("ct avgpkt > 10", "ct original avgpkt < 1000", "ct avgpkt > 1000")},
 	{name: "ct bytes", open: true, text: one("ct bytes < 100000", "ct original bytes > 10", "ct reply bytes 0")},
 	{name: "ct count", open: true, text: one("ct count 3", "ct count over 2")},
 	{name: "ct expiration", open: true, text: one("ct expiration > 1h", "ct expiration < 10h")},
-	{name: "ct helper", open: true, text: one(`ct helper "ftp"`, `ct helper != "ftp"`)},
+	{name: "ct helper", open: true, oneSided: neverHolds, text: one(`ct helper "ftp"`, `ct helper != "ftp"`)},
 	{name: "ct id", open: true, text: one("ct id 1", "ct id != 1")},
 	{name: "ct l3proto", text: func(s *nftSlot) string {
 		return "ct original l3proto " + pick(s.r, []string{s.nfproto(), "!= ipv4", "!= ipv6"})
@@ -79,11 +85,14 @@ var nftTests = []nftTest{
 	{name: "ct label", open: true, text: one("ct label 1", "ct label != 1")},
 	{name: "ct original address", text: func(s *nftSlot) string { return s.ctAddress("original") }},
 	{name: "ct original port", protos: natPorts, text: func(s *nftSlot) string {
-		return s.ctPort("original", "dst", s.onePort, s.manyPorts) + s.also(func() string { return " " + s.ctPort("original", "src", s.oneSource, s.manySources) })
+		if chance(s.r, 0.5) {
+			return s.ctPort("original", "src", s.oneSource, s.manySources)
+		}
+		return s.ctPort("original", "dst", s.onePort, s.manyPorts)
 	}},
 	{name: "ct packets", open: true, text: one("ct packets < 3", "ct original packets > 0", "ct reply packets 0")},
 	{name: "ct protocol", text: func(s *nftSlot) string {
-		return "ct " + pick(s.r, []string{"original", "reply"}) + " protocol " + s.someProtos()
+		return "ct " + pick(s.r, []string{"original", "reply"}) + " protocol " + s.looseProtos()
 	}},
 	{name: "ct reply address", text: func(s *nftSlot) string { return s.ctAddress("reply") }},
 	{name: "ct reply port", protos: natPorts, text: func(s *nftSlot) string {
@@ -96,21 +105,33 @@ var nftTests = []nftTest{
 	{name: "ct state flags", text: ctStateFlags},
 	{name: "ct status", text: ctStatus},
 	{name: "ct status", text: ctStatus},
+	{name: "ct status as a whole", open: true, text: one("ct status != dnat", "ct status == dnat", "ct status == 0", "ct status > 8", "ct status != { dnat, snat }")},
 	{name: "ct zone", text: one("ct zone 0", "ct zone != 0", "ct zone 7", "ct original zone 0")},
 	{name: "concatenation", text: concatenation},
 	{name: "concatenation", text: concatenation},
 	{name: "concatenation", text: concatenation},
-	{name: "dccp type", protos: dccpOnly, text: one("dccp type request", "dccp type != request", "dccp type { response, ack }")},
+	{name: "dccp type", protos: dccpOnly, open: true, text: one("dccp type request", "dccp type != request", "dccp type { response, ack }")},
 	{name: "ether", hooks: pre | in | fwd, open: true, text: func(s *nftSlot) string {
 		return "ether " + pick(s.r, []string{"saddr 02:00:00:00:09:01", "saddr != 02:00:00:00:09:01", "daddr 02:00:00:00:00:01", "type " + s.word(), "type != ip"})
 	}},
 	{name: "exthdr", family: netfilter.IPv6, open: true, text: one("exthdr hbh exists", "exthdr frag missing", "exthdr rt missing", "exthdr dst exists")},
-	{name: "fib oif", hooks: pre, text: fibOif},
-	{name: "fib oif", hooks: pre, text: fibOif},
+	{name: "fib oif", hooks: pre, text: func(s *nftSlot) string {
+		return "fib " + pick(s.r, []string{"saddr . iif", "saddr . iif", "saddr . mark . iif"}) + " oif " + pick(s.r, []string{"exists", "missing"})
+	}},
+	{name: "fib oif name", hooks: pre, open: true, text: func(s *nftSlot) string {
+		return "fib " + pick(s.r, []string{"saddr", "daddr", "saddr . mark"}) + pick(s.r, []string{" oif exists", " oif missing", ` oif "eth0"`, ` oifname "eth1"`, ` oifname != "eth0"`,
+			` oif != "cni0"`, ` oifname { "eth0", "cni0" }`})
+	}},
 	{name: "fib type", text: fibType},
 	{name: "fib type", text: fibType},
 	{name: "fib type iif", hooks: pre | in | fwd, text: func(s *nftSlot) string {
-		return "fib " + pick(s.r, []string{"daddr . iif", "saddr . iif", "daddr . mark . iif"}) + " type " + s.fibTypes()
+		return "fib " + pick(s.r, []string{"daddr . iif", "saddr . iif"}) + " type " + s.fibTypes()
+	}},
+	{name: "fib type mark", family: netfilter.IPv4, alone: true, text: func(s *nftSlot) string {
+		return "fib " + pick(s.r, []string{"daddr . mark", "saddr . mark"}) + " type " + s.fibTypes()
+	}},
+	{name: "fib type mark, IPv6", family: netfilter.IPv6, open: true, text: func(s *nftSlot) string {
+		return "fib " + pick(s.r, []string{"daddr . mark", "saddr . mark"}) + " type " + s.fibTypes()
 	}},
 	{name: "fib type oif", hooks: fwd | out | post, text: func(s *nftSlot) string {
 		return "fib " + pick(s.r, []string{"daddr . oif", "saddr . oif"}) + " type " + s.fibTypes()
@@ -118,7 +139,7 @@ var nftTests = []nftTest{
 	{name: "icmp", family: netfilter.IPv4, protos: icmpOnly, text: one("icmp code 0", "icmp code != 0", "icmp type { echo-request, echo-reply }", "icmp type != echo-reply",
 		"icmp code > 3", "icmp type 3-8", "icmp type echo-request icmp code 0")},
 	{name: "icmp id", family: netfilter.IPv4, protos: icmpOnly, open: true, text: one("icmp id < 20000", "icmp id > 40000", "icmp sequence 1", "icmp sequence != 1")},
-	{name: "icmpv6", family: netfilter.IPv6, protos: icmpv6Only, text: one("icmpv6 code 0", "icmpv6 code != 0", "icmpv6 type { echo-request, echo-reply }", "icmpv6 type != echo-reply",
+	{name: "icmpv6", family: netfilter.IPv6, protos: icmpv6Only, text: one("icmpv6 code 0", "icmpv6 code != 0", "icmpv6 type { echo-request, echo-reply }", "icmpv6 type { echo-request, mld-listener-query }", "icmpv6 type != echo-reply",
 		"icmpv6 code > 3", "icmpv6 type 1-128")},
 	{name: "icmpv6 id", family: netfilter.IPv6, protos: icmpv6Only, open: true, text: one("icmpv6 id < 20000", "icmpv6 id > 40000", "icmpv6 sequence 1", "icmpv6 sequence != 1")},
 	{name: "ip dscp", open: true, text: func(s *nftSlot) string {
@@ -176,7 +197,9 @@ var nftTests = []nftTest{
 	{name: "rt ipsec", hooks: fwd | out | post, open: true, text: one("rt ipsec missing", "rt ipsec exists")},
 	{name: "rt mtu", hooks: fwd | out | post, protos: tcpOnly, open: true, text: one("rt mtu 1460", "rt mtu < 1400", "rt mtu > 1400")},
 	{name: "rt nexthop", hooks: out | post, open: true, text: func(s *nftSlot) string {
-		return fmt.Sprintf("rt %s nexthop %s", s.word(), pick(s.r, append(s.pool.pod[:3:3], s.pool.external[2])))
+		return fmt.Sprintf("rt %s nexthop %s", s.word(), pick(s.r, append(s.pool.pod[:3:3], s.pool.external[2], map[netfilter.Family]netip.Addr{
+			netfilter.IPv4: netip.MustParseAddr("172.30.0.1"), netfilter.IPv6: netip.MustParseAddr("fd30::1"),
+		}[s.ip])))
 	}},
 	{name: "sctp chunk", protos: sctpOnly, open: true, text: one("sctp chunk init exists", "sctp chunk data missing", "sctp chunk data exists", "sctp vtag 0", "sctp vtag != 0")},
 	{name: "socket", hooks: pre | in, open: true, text: one("socket transparent 1", "socket transparent 0", "socket wildcard 1", "socket wildcard 0", "socket mark 0x0", "socket mark 0x1")},
@@ -200,14 +223,6 @@ func bitwiseMark(s *nftSlot) string {
 	})
 }
 
-// also adds a second part now and then.
-func (s *nftSlot) also(more func() string) string {
-	if chance(s.r, 0.3) {
-		return more()
-	}
-	return ""
-}
-
 func (s *nftSlot) ctAddress(dir string) string {
 	expr := fmt.Sprintf("ct %s %s %s", dir, s.word(), pick(s.r, []string{"saddr", "daddr"}))
 	switch s.r.IntN(5) {
@@ -224,14 +239,17 @@ func (s *nftSlot) ctAddress(dir string) string {
 // ctPort tests a port of the connection. nft takes that only behind a test that says what has the port.
 func (s *nftSlot) ctPort(dir, side string, single, several func() span) string {
 	expr := fmt.Sprintf("ct %s proto-%s ", dir, side)
-	if s.proto == 0 {
-		s.proto = pick(s.r, natPorts)
+	if s.proto == 0 || s.loose {
+		if s.proto == 0 {
+			s.proto = pick(s.r, natPorts)
+		}
+		s.loose = false
 		expr = "meta l4proto " + nftProtocols[s.proto] + " " + expr
 	}
-	switch s.r.IntN(4) {
+	switch s.r.IntN(5) {
 	case 0:
 		return expr + "!= " + single().text
-	case 1:
+	case 1, 2, 3:
 		return expr + several().text
 	}
 	return expr + single().text
@@ -246,7 +264,7 @@ func ctStateFlags(s *nftSlot) string {
 func ctStatus(s *nftSlot) string {
 	s.note("flags")
 	return pick(s.r, []string{"ct status dnat", "ct status snat", "ct status dnat,snat", "ct status confirmed", "ct status seen-reply", "ct status ! dnat", "ct status & dnat == 0",
-		"ct status & (dnat | snat) != 0", "ct status expected", "ct status assured", "ct status != dnat"})
+		"ct status & (dnat | snat) != 0", "ct status expected", "ct status assured"})
 }
 
 func tcpFlags(s *nftSlot) string {
@@ -269,6 +287,11 @@ func (s *nftSlot) someProtos() string {
 	return pick(s.r, append(not, "{ tcp, udp }", "{ tcp, sctp }", "6-17"))
 }
 
+func (s *nftSlot) looseProtos() string {
+	s.loose = s.loose || s.proto == 0
+	return s.someProtos()
+}
+
 func (s *nftSlot) fibTypes() string {
 	kinds := []string{"local", "local", "unicast", "multicast", "unreachable"}
 	if s.ip == netfilter.IPv4 {
@@ -284,15 +307,7 @@ func (s *nftSlot) fibTypes() string {
 }
 
 func fibType(s *nftSlot) string {
-	return "fib " + pick(s.r, []string{"daddr", "daddr", "saddr", "daddr . mark", "saddr . mark"}) + " type " + s.fibTypes()
-}
-
-func fibOif(s *nftSlot) string {
-	flags := pick(s.r, []string{"saddr", "saddr . iif", "saddr . mark . iif", "daddr", "daddr . iif", "saddr . mark"})
-	if strings.Contains(flags, "iif") {
-		return "fib " + flags + pick(s.r, []string{" oif exists", " oif missing"})
-	}
-	return "fib " + flags + pick(s.r, []string{" oif exists", " oif missing", ` oif "eth0"`, ` oifname "eth1"`, ` oifname != "eth0"`, ` oif != "cni0"`, ` oifname { "eth0", "cni0" }`})
+	return "fib " + pick(s.r, []string{"daddr", "daddr", "saddr"}) + " type " + s.fibTypes()
 }
 
 // concatenation tests several fields at once against a set.
@@ -304,9 +319,7 @@ func concatenation(s *nftSlot) string {
 	for _, f := range fields {
 		s.note(f.name)
 	}
-	// A name of a protocol in the expression says what the rule is about.
 	expr := exprText(s, fields)
-	s.pinned(expr)
 	not := ""
 	if chance(s.r, 0.2) {
 		not = "!= "
@@ -345,7 +358,7 @@ func (s *nftSlot) pinned(expr string) {
 
 // allowed tells whether a test can stand in a slot.
 func (t *nftTest) allowed(s *nftSlot) bool {
-	return (t.family == 0 || t.family == s.ip) && (!t.inet || s.table.family == nft.Inet) && (t.hooks == 0 || s.hooks.within(t.hooks)) && s.fits(t.protos)
+	return (t.family == 0 || t.family == s.ip) && (!t.inet || s.table.family == nft.Inet) && !(t.alone && s.table.family == nft.Inet) && (t.hooks == 0 || s.hooks.within(t.hooks)) && s.fits(t.protos)
 }
 
 // draw writes a test and pins the rule's protocol where the expression does.
@@ -353,6 +366,7 @@ func (t *nftTest) draw(s *nftSlot) string {
 	text := t.text(s)
 	s.note(t.name)
 	s.open = s.open || t.open
+	s.loose = s.loose || s.proto == 0 && (t.name == "tcp option" || t.name == "sctp chunk")
 	if len(t.protos) == 1 && !strings.HasPrefix(text, "@") && t.name != "osf" {
 		s.proto = t.protos[0]
 	}

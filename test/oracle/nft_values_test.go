@@ -27,6 +27,8 @@ type nftSlot struct {
 	callable []string
 	kinds    []string
 	open     bool // something of it is what a walk cannot decide
+	// loose says that nft does not take what was said of the protocol for a test of it.
+	loose bool
 	// plain keeps named sets out: the rule stands alone.
 	plain bool
 }
@@ -134,6 +136,17 @@ func nftWords(names ...string) func(*nftSlot) span {
 	}
 }
 
+// nftLikely is nftWords with the first name half of the time.
+func nftLikely(names ...string) func(*nftSlot) span {
+	any := nftWords(names...)
+	return func(s *nftSlot) span {
+		if chance(s.r, 0.5) {
+			return number(names[0], 0, 4)
+		}
+		return any(s)
+	}
+}
+
 var nftDevices = []string{`"eth0"`, `"eth1"`, `"cali1a2b3c"`, `"cni0"`, `"lo"`, `"absent0"`}
 
 // nftProtocols are the protocols by nft's names.
@@ -203,11 +216,11 @@ var nftFields = []nftField{
 	{name: "meta oifname", typ: named("ifname"), expr: named("oifname"), one: nftWords(nftDevices...)},
 	{name: "meta iif", typ: named("iface_index"), expr: named("iif"), one: nftWords(nftDevices[:5]...)},
 	{name: "meta oif", typ: named("iface_index"), expr: named("oif"), one: nftWords(nftDevices[:5]...)},
-	{name: "ct state", typ: named("ct_state"), expr: named("ct state"), one: nftWords("new", "established", "invalid", "untracked", "related")},
+	{name: "ct state", typ: named("ct_state"), expr: named("ct state"), one: nftLikely("new", "established", "invalid", "untracked", "related")},
 	{name: "ct direction", typ: named("ct_dir"), expr: named("ct direction"), one: nftWords("original", "reply")},
-	{name: "icmp type", typ: named("icmp_type"), expr: named("icmp type"), one: nftWords("echo-request", "echo-reply", "destination-unreachable"),
+	{name: "icmp type", typ: named("icmp_type"), expr: named("icmp type"), one: nftLikely("echo-request", "echo-reply", "destination-unreachable"),
 		protos: []uint8{netfilter.ProtoICMP}, family: netfilter.IPv4},
-	{name: "icmpv6 type", typ: named("icmpv6_type"), expr: named("icmpv6 type"), one: nftWords("echo-request", "echo-reply", "nd-neighbor-solicit"),
+	{name: "icmpv6 type", typ: named("icmpv6_type"), expr: named("icmpv6 type"), one: nftLikely("echo-request", "echo-reply", "nd-neighbor-solicit"),
 		protos: []uint8{netfilter.ProtoICMPv6}, family: netfilter.IPv6},
 	{name: "meta pkttype", typ: named("pkt_type"), expr: named("meta pkttype"), one: nftWords("host", "broadcast", "multicast", "other"), open: true},
 	{name: "meta skuid", typ: named("uid"), expr: named("meta skuid"), one: nftWords("0", "1000"), hooks: out | post, open: true},
@@ -279,12 +292,15 @@ func typeText(s *nftSlot, fields []*nftField) string {
 	return strings.Join(parts, " . ")
 }
 
+// exprText is a concatenation of fields as it is written. One that names a protocol says what the rule is about.
 func exprText(s *nftSlot, fields []*nftField) string {
 	parts := make([]string, len(fields))
 	for i, f := range fields {
 		parts[i] = f.expr(s)
 	}
-	return strings.Join(parts, " . ")
+	text := strings.Join(parts, " . ")
+	s.pinned(text)
+	return text
 }
 
 // field is the field of that name.
