@@ -69,7 +69,7 @@ func firstLine(file string) (string, error) {
 	}
 	defer f.Close()
 	line, err := bufio.NewReader(f).ReadString('\n')
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
 	return strings.TrimSuffix(line, "\n"), nil

@@ -2,6 +2,7 @@ package collectors
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
@@ -135,7 +136,7 @@ func (c *nfnetlink) virtualServers(family uint16) ([]virtualServer, error) {
 	interrupted := false
 	ask := func(command byte, attrs []byte, each func(attrs []byte)) error {
 		err := c.askGeneric(family, command, attrs, each)
-		if err == errInterrupted {
+		if errors.Is(err, errInterrupted) {
 			interrupted, err = true, nil
 		}
 		return err

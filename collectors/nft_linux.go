@@ -168,6 +168,7 @@ func (p *place) dumpTables(ctx context.Context, c *nfnetlink, tables []nftTable,
 	w.data = append(w.data, '\n')
 
 	wanted := func(family byte, name string) bool { return slices.Contains(tables, nftTable{family, name}) }
+	//nolint:unparam // each kind of message has a constant of its own for this, and all are 1
 	all := func(name uint16) func(byte, []byte) bool {
 		return func(family byte, attrs []byte) bool { return wanted(family, textAt(attrs, name)) }
 	}

@@ -108,7 +108,7 @@ func (r *reader) read(e *snapshot.Evidence) {
 	}
 	switch e.Format {
 	case snapshot.WindowsHNS:
-		r.readHNS(e, &src, fail)
+		r.readHNS(e, fail)
 	case snapshot.Objects:
 		r.objects(e, &src, fail)
 	case snapshot.ProxyLog:

@@ -36,7 +36,7 @@ type windows struct {
 }
 
 // readHNS reads a capture of load balancers or endpoints.
-func (r *reader) readHNS(e *snapshot.Evidence, src *report.Source, fail func(snapshot.Status, string, ...any)) {
+func (r *reader) readHNS(e *snapshot.Evidence, fail func(snapshot.Status, string, ...any)) {
 	w := &r.model.windows
 	problems, err := hns.Parse(&w.State, string(e.Data), e.File)
 	switch {

@@ -17,8 +17,10 @@ var (
 	ciliumLine = regexp.MustCompile(`^(SERVICE ADDRESS\s+BACKEND ADDRESS|ID\s+Frontend\s+Service Type\s+Backend|ID\s+BACKEND ADDRESS|ID\s+FRONTEND|KubeProxyReplacement:\s|KVStore:\s+|Cilium:\s+|Controller Status:\s|\d+\s+\S+:\d+(/\S+)?\s+(ClusterIP|NodePort|LoadBalancer|ExternalIPs|HostPort|LocalRedirect)\b|\S+:\d+(/[A-Z]+)?( \(\d+\))?\s+\S+:\d+(/[A-Z]+)?\s+\(\d+\)( \(\d+\))?)`)
 	calicoLine = regexp.MustCompile(`^\S+ port \d+ proto \d+ (src \S+ )?id \d+ count \d+ local \d+`)
 	bpfMapLine = regexp.MustCompile(`^key:( [0-9a-f]{2})+`)
-	hnsLine    = regexp.MustCompile(`^(ActivityId\s+:|AdditionalParams\s+:|EncapOverhead\s+:|IsRemoteEndpoint\s+:|(Load ?Balancers|Policy Lists?|Namespaces):|ID\s+\| (Virtual IPs|Endpoint IDs)|Name\s+ID\s+Virtual Network Name|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12} \||\S+\s+[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}( \S+)?$)`)
-	eventLine  = regexp.MustCompile(`^(NAMESPACE\s+)?LAST SEEN\s+TYPE\s+REASON\s+OBJECT`)
+	hnsLine    = regexp.MustCompile(`^((Networks|Endpoints|Namespaces|Load ?Balancers|Policy Lists?):$|ID\s+\| (Virtual IPs|Endpoint IDs)|Name\s+ID(\s+Virtual Network Name)?$|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12} \||\S+\s+[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}( \S+)?$)`)
+	// hnsField is a field of PowerShell's list form, or of JSON that follows a heading.
+	hnsField  = regexp.MustCompile(`^((ActivityId|AdditionalParams|CreateProcessingStartTime|DNSServerList|EncapOverhead|GatewayAddress|Health|InterfaceConstraint|IsApplied|IsRemoteEndpoint|MacAddress|IPAddress|PrefixLength|References|Policies|Resources|SharedContainers|State|Version|VirtualNetwork(Name)?)\s+:( |$)|\s*"(HostComputeEndpoints|HostComputeNetwork|FrontendVIPs|PortMappings|IpConfigurations|IsRemoteEndpoint|ActivityId|SchemaVersion)":)`)
+	eventLine = regexp.MustCompile(`^(NAMESPACE\s+)?LAST SEEN\s+TYPE\s+REASON\s+OBJECT`)
 )
 
 // laterTells are the outputs of dataplanes that are recognised and kept, but not evaluated yet.
@@ -35,7 +37,7 @@ var laterTells = []tell{
 	{CalicoBPF, func(l string) bool { return calicoLine.MatchString(l) }},
 	{CiliumText, func(l string) bool { return ciliumLine.MatchString(l) }},
 	{BPFMap, func(l string) bool { return strings.HasPrefix(l, "key:") && bpfMapLine.MatchString(l) }},
-	{WindowsHNS, func(l string) bool { return hnsLine.MatchString(l) }},
+	{WindowsHNS, func(l string) bool { return hnsLine.MatchString(l) || hnsField.MatchString(l) }},
 	{Events, func(l string) bool { return eventLine.MatchString(l) }},
 }
 

@@ -62,7 +62,16 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 			got += " to " + backend.SnatTo
 		}
 	}
-	evidence := rules(backend)
+	var evidence []report.Evidence
+	for i := range at.Hops {
+		// A rule of somebody else that set the mark for it.
+		if h := &at.Hops[i]; !missing && nativeTable(h.Table) && !tableOfProxy(h.Table) && strings.Contains(h.Text, " mark set ") {
+			e := h.Evidence
+			e.Text = h.Text
+			evidence = append(evidence, e)
+		}
+	}
+	evidence = append(append(evidence, rules(backend)...), nftPlaces(p.nftWay(at))...)
 	if missing {
 		evidence = append(evidence, p.unmasked(at, backend)...)
 	}

@@ -64,6 +64,10 @@ func (p *Port) placeOf(e *byEndpoint) (place string, evidence []report.Evidence)
 	if err != nil {
 		return "", evidence
 	}
+	if p.On.Proxy.Mode == "nftables" {
+		place, where := p.nftEndpointPlace(ap.String())
+		return place, append(evidence, where...)
+	}
 	for _, rs := range p.On.Rulesets {
 		t := rs.Table("nat")
 		if t == nil || int(rs.Family) != p.Family {

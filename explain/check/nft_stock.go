@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -22,11 +23,11 @@ func (n *Node) nftUnreached() []report.Finding {
 		return nil
 	}
 	var out []report.Finding
-	dataplane.EachNFTTable(n.NFT, func(rs *nft.Ruleset, t *nft.Table, _ netfilter.Family) {
+	dataplane.EachNFTTable(n.NFT, func(rs *nft.Ruleset, t *nft.Table, family netfilter.Family) {
 		lacks := make(map[string][]string)
 		var order []string
 		for _, s := range dataplane.NFTStock(n.Proxy.Within) {
-			if nftHas(t, s) {
+			if nftHas(t, s) || s == dataplane.NFTMarkClusterIPs && !n.tellsPods(family) {
 				continue
 			}
 			if lacks[s.Chain] == nil {
@@ -48,6 +49,18 @@ func (n *Node) nftUnreached() []report.Finding {
 		}
 	})
 	return out
+}
+
+// tellsPods tells whether kube-proxy surely can tell pods from other clients in a family, or masquerades all.
+func (n *Node) tellsPods(family netfilter.Family) bool {
+	switch p := &n.Proxy; p.LocalMode {
+	case "BridgeInterface", "InterfaceNamePrefix":
+		return true
+	case "ClusterCIDR", "NodeCIDR":
+		return p.MasqueradeAll || slices.ContainsFunc(p.ClusterCIDRs, func(c netip.Prefix) bool { return c.Addr().Is4() == (family == netfilter.IPv4) })
+	default:
+		return p.MasqueradeAll
+	}
 }
 
 // nftHas tells whether a chain does what a stock rule does.

@@ -41,7 +41,7 @@ var kubeRefusals = map[string]bool{
 
 // refusesByService tells whether a path ends in a rule that kube-proxy has for this Service.
 func refusesByService(p *report.Path) bool {
-	return refusedByServer(p) || tableOfProxy(p.Table) || kubeRefusals[p.Chain] || strings.HasPrefix(p.Chain, "KUBE-FW-") || strings.HasPrefix(p.Chain, "KUBE-XLB-")
+	return refusedByServer(p) || tableOfProxy(p.Table) && !strings.HasSuffix(p.Chain, "(policy)") || kubeRefusals[p.Chain] || strings.HasPrefix(p.Chain, "KUBE-FW-") || strings.HasPrefix(p.Chain, "KUBE-XLB-")
 }
 
 // Obstacles are all places where packets of the grid end that ought to reach a backend, in the order in which the
@@ -239,7 +239,7 @@ func (p *Port) nobodyListens(path *report.Path) bool {
 func byNotrack(p *Port, path *report.Path) *Obstacle {
 	o := onRequest(p, path)
 	for i := range path.Hops {
-		if h := &path.Hops[i]; h.Table == "raw" {
+		if h := &path.Hops[i]; h.Table == "raw" || takesOut(h) {
 			e := h.Evidence
 			e.Text = h.Text
 			o.Table, o.Chain, o.Text, o.Rule = h.Table, h.Chain, h.Text, &e

@@ -35,7 +35,7 @@ var refusalMissing = Check{
 				gates = append(gates, "KUBE-PROXY-FIREWALL")
 			}
 			where, _ := vacant(p.gates("filter", gates...))
-			f.Evidence = append(f.Evidence, where...)
+			f.Evidence = append(append(f.Evidence, where...), p.nftGates(first)...)
 			switch {
 			case translates(first.Result):
 				if want == report.ResultDrop {

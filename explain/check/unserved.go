@@ -65,18 +65,45 @@ var rejectRuleWithReadyEndpoints = Check{
 // in there.
 func untracked(p *report.Path) bool {
 	for i := range p.Hops {
-		if h := &p.Hops[i]; h.Table == "raw" && (strings.Contains(h.Text, "-j NOTRACK") || strings.Contains(h.Text, "--notrack")) {
+		if takesOut(&p.Hops[i]) {
 			return true
 		}
 	}
 	return false
 }
 
-// unserved finds the first cell in which all connections should be translated and end in one of the results.
+// takesOut tells whether a step takes the packet out of connection tracking.
+func takesOut(h *report.Hop) bool {
+	if nativeTable(h.Table) {
+		rule, _, _ := strings.Cut(h.Text, ` comment "`)
+		return slices.Contains(strings.Fields(rule), "notrack")
+	}
+	return h.Table == "raw" && (strings.Contains(h.Text, "-j NOTRACK") || strings.Contains(h.Text, "--notrack"))
+}
+
+// untranslated is the path of a cell to look at: the only one, or where chance decides among several the one on which
+// connections do not get to a backend. Where it is the share of one endpoint missing-endpoint-rule names that; nil then.
+func untranslated(paths []report.Path) *report.Path {
+	if len(paths) == 1 {
+		return &paths[0]
+	}
+	var out *report.Path
+	for i := range paths {
+		if slices.ContainsFunc(paths[i].Backends, func(b report.Backend) bool { return b.State == "missing" }) {
+			return nil
+		}
+		if out == nil && !translates(paths[i].Result) && paths[i].Probability > skew {
+			out = &paths[i]
+		}
+	}
+	return out
+}
+
+// unserved finds the first cell in which all connections should be translated and some end in one of the results.
 func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 	for _, paths := range p.Cells {
-		first := &paths[0]
-		if !certain(paths) || len(paths) != 1 || first.Intended == nil || !serves(first.Intended.Result) || len(first.Intended.Backends) == 0 || untracked(first) {
+		first := untranslated(paths)
+		if first == nil || !certain(paths) || first.Intended == nil || !serves(first.Intended.Result) || len(first.Intended.Backends) == 0 || untracked(first) {
 			continue
 		}
 		if !slices.Contains(results, outcome(first)) || outcome(first) != report.ResultNoMatch && !refusesByService(first) {
@@ -86,6 +113,9 @@ func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 			what = "is refused by its virtual server although it has usable endpoints"
 		}
 		message, evidence := fmt.Sprintf("%s (%s) %s", frontend(first), p.Key(), what), verdict(first)
+		if len(paths) > 1 {
+			return []report.Finding{p.partly(paths, first)}
+		}
 		if e, ok := p.entrance(first); ok && outcome(first) != report.ResultNoMatch {
 			message += ": " + e.leadsTo()
 			evidence = append(evidence, RuleEvidence(e.rules, e.rule))
@@ -111,6 +141,30 @@ func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 	return nil
 }
 
+// partly is the finding of a frontend that serves a part of its connections only.
+func (p *Port) partly(paths []report.Path, path *report.Path) report.Finding {
+	became := "refused by a service rule"
+	if outcome(path) == report.ResultNoMatch {
+		became = "not translated"
+	}
+	f := report.Finding{
+		Subject: frontend(path),
+		Message: fmt.Sprintf("%s of new connections to %s (%s) are %s, and the others reach a backend", percent(path.Probability), frontend(path), p.Key(), became),
+		Want:    fmt.Sprintf("one of %d endpoints", len(path.Intended.Backends)),
+		Got:     cmp.Or(path.Because, string(path.Result)),
+		Causes:  []string{"a rule of the Service's chain was changed or removed by something other than kube-proxy"},
+		Remedy:  restartProxy,
+	}
+	for i := range paths {
+		if len(paths[i].Backends) > 0 {
+			f.Evidence = append(f.Evidence, rules(&paths[i].Backends[0])...)
+			break
+		}
+	}
+	f.Evidence = append(append(f.Evidence, nftPlaces(p.nftWay(path))...), p.objectEvidence())
+	return f
+}
+
 // outcome is the result of a path. In nftables mode kube-proxy refuses what is sent to a cluster IP and was not
 // translated, whichever Service it may be for: nothing serves it.
 func outcome(p *report.Path) report.Result {
@@ -130,7 +184,7 @@ func (p *Port) unprogrammed(path *report.Path, message string) (string, []report
 		return message + " (HNS has no load balancer for it)", nil
 	}
 	if p.On.Proxy.Mode == "nftables" {
-		return message, nil // nft-map-entry-missing and kube-jump-missing say where
+		return p.nftUnprogrammed(path, message)
 	}
 	shared := "KUBE-SERVICES"
 	switch {

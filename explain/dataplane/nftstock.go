@@ -22,6 +22,7 @@ var nftStock = []struct {
 	{NFTStockRule{"nat-prerouting", "jump services"}, 0, 0},
 	{NFTStockRule{"nat-output", "jump services"}, 0, 0},
 	{NFTStockRule{"nat-postrouting", "jump masquerading"}, 0, 0},
+	{NFTMarkClusterIPs, 36, 0},
 	{NFTStockRule{"services", "vmap @service-ips"}, 0, 0},
 	{NFTStockRule{"services", "vmap @service-nodeports"}, 0, 0},
 	{NFTStockRule{"masquerading", "masquerade"}, 0, 0},
@@ -47,6 +48,9 @@ var nftStock = []struct {
 	{NFTStockRule{"filter-prerouting-pre-dnat", "jump firewall-check"}, 34, 0},
 	{NFTStockRule{"filter-output-pre-dnat", "jump firewall-check"}, 34, 0},
 }
+
+// NFTMarkClusterIPs has packets to cluster IPs masqueraded that do not come from pods. It is there where kube-proxy can tell.
+var NFTMarkClusterIPs = NFTStockRule{"services", "mark @cluster-ips"}
 
 // NFTStock are the stock rules that a proxy surely keeps. within is traits.Proxy.Within.
 func NFTStock(within func(oldest, newest int) bool) []NFTStockRule {
@@ -139,9 +143,9 @@ func NFTSharedRule(chain string, r *nft.Rule, mark uint32) bool {
 }
 
 // NFTDoes is what a rule of kube-proxy's does, in a few words: "jump services", "vmap @service-ips", "masquerade",
-// "masquerade @hairpin-connections", "reject", "reject @cluster-ips"; empty for others.
+// "masquerade @hairpin-connections", "reject", "reject @cluster-ips", "mark @cluster-ips"; empty for others.
 func NFTDoes(r *nft.Rule) string {
-	set := ""
+	set, marks := "", false
 	for _, s := range r.Statements {
 		switch s := s.(type) {
 		case *nft.Match:
@@ -160,7 +164,13 @@ func NFTDoes(r *nft.Rule) string {
 			return string(s.Kind) + set
 		case *nft.Reject:
 			return "reject" + set
+		case *nft.Assign:
+			to, ok := s.To.(*nft.Meta)
+			marks = marks || ok && to.Key == "mark"
 		}
+	}
+	if marks {
+		return "mark" + set
 	}
 	return ""
 }

@@ -59,8 +59,6 @@ var (
 	pool6 = []string{"fd00::1", "fd00::2", "fd00:0:1::1", "fd00:1::1", "fd01::1"}
 	nets6 = []string{"fd00::/16", "fd00::/64", "fd00::/126", "fd00:1::/32", "fd00::1", "8000::/1", "::/1"}
 	ports = []int{53, 80, 81, 443}
-	// The interfaces of the namespace, and one that is not there.
-	links = []string{"lo", "out0", "out1", "eth9"}
 	kinds = []uint8{protoTCP, protoUDP, protoSCTP, protoUDPLite, protoICMP, 47, 253}
 )
 

@@ -217,6 +217,11 @@ func (d *Division) match(m Match) bool {
 		ports(m.OrigSrcPort, m.OrigDstPort, m.ReplSrcPort, m.ReplDstPort)
 	case comment, *AddrType, *ConnMarkMatch, *Mark, *NFAcct, *Owner, *Physdev, *PktType, *RPFilter, *Socket, *Statistic, *HelperMatch, *Other:
 		// They look at nothing that an address or port alone decides: what routes say of addresses is cut for itself.
+	case *IPVSMatch:
+		d.tested(m.Addr.Prefix)
+		if m.Port.Set {
+			d.Ports(m.Port.Min, m.Port.Max)
+		}
 	case *SetMatch:
 		if set := d.Sets[m.Set]; set != nil {
 			return set.divide(d)

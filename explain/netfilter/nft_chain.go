@@ -145,7 +145,9 @@ type nftPlace struct {
 	chain *nft.Chain
 	index int
 	rule  *nft.Rule
-	stack []*nft.Chain
+	// statement is the position of the statement of the rule that is being run.
+	statement int
+	stack     []*nft.Chain
 }
 
 func (at *nftPlace) leave(s state, h how, with string) leaving {

@@ -34,7 +34,8 @@ func (r *run) nftRule(at *nftPlace, s state) []leaving {
 		left = append(left, leaving{state: x.state, how: behind})
 	}
 	live := []progress{{state: s, p: 1}}
-	for _, st := range at.rule.Statements {
+	for i, st := range at.rule.Statements {
+		at.statement = i
 		var next []progress
 		for _, x := range live {
 			next = append(next, r.nftStatement(at, st, x, over, &left)...)
@@ -53,11 +54,10 @@ func (r *run) nftRule(at *nftPlace, s state) []leaving {
 // left what leaves the chain.
 func (r *run) nftStatement(at *nftPlace, st nft.Statement, x progress, over func(progress), left *[]leaving) []progress {
 	goOn := []progress{x}
-	leave := func(h how, did Target, with string) []progress {
+	leave := func(h how, did Target, with string) {
 		*left = append(*left, at.leave(x.hop(at.step(&x, did)), h, with))
-		return nil
 	}
-	lose := func(why string) []progress { return leave(lost, Unreadable{Name: "nft", Why: why}, why) }
+	lose := func(why string) { leave(lost, Unreadable{Name: "nft", Why: why}, why) }
 	switch st := st.(type) {
 	case *nft.Match:
 		return r.nftMatch(at, st, x, over)
@@ -95,7 +95,8 @@ func (r *run) nftStatement(at *nftPlace, st nft.Statement, x progress, over func
 			over(x)
 			return nil
 		}
-		return leave(rejected, Reject{With: st.With}, st.With)
+		leave(rejected, Reject{With: st.With}, st.With)
+		return nil
 	case nft.NoTrack:
 		if !x.template && !x.begun {
 			x.template, x.untracked, x.acted = true, true, true
@@ -111,7 +112,8 @@ func (r *run) nftStatement(at *nftPlace, st nft.Statement, x progress, over func
 	case *nft.SetUpdate:
 		return r.nftUpdate(at, st, x, over)
 	case *nft.Queue:
-		return leave(stolen, Queue{}, fmt.Sprintf("handed to the program that reads queue %s, which decides", st.Num))
+		leave(stolen, Queue{}, fmt.Sprintf("handed to the program that reads queue %s, which decides", st.Num))
+		return nil
 	case *nft.TProxy:
 		if st.Family != "" && st.Family != nft.Inet && st.Family != nftFamily(x.state.p.Family) {
 			over(x)
@@ -133,11 +135,14 @@ func (r *run) nftStatement(at *nftPlace, st nft.Statement, x progress, over func
 			name := "the test -m " + st.Name + " of iptables"
 			return r.perhaps(at, x, over, "xt "+st.Name, name+" holds", name+" does not hold", "nftables holds it in a form that is not decoded (give `iptables-save`)", false)
 		}
-		return lose(fmt.Sprintf("the target %s of iptables is held by nftables in a form that is not decoded (give `iptables-save`)", st.Name))
+		lose(fmt.Sprintf("the target %s of iptables is held by nftables in a form that is not decoded (give `iptables-save`)", st.Name))
+		return nil
 	case *nft.Unreadable:
-		return lose(fmt.Sprintf("%q cannot be read: %s", st.Text, st.Why))
+		lose(fmt.Sprintf("%q cannot be read: %s", st.Text, st.Why))
+		return nil
 	}
-	return lose(fmt.Sprintf("statement %T is not evaluated", st))
+	lose(fmt.Sprintf("statement %T is not evaluated", st))
+	return nil
 }
 
 // answers tells whether a rejection is one for the packet: nft puts a test for the family or protocol in front, which it
@@ -158,7 +163,7 @@ func answers(with string, p *Packet) bool {
 // the assumption does not hold.
 func (r *run) perhaps(at *nftPlace, x progress, over func(progress), what, yes, no, because string, not bool) []progress {
 	return fork(x, Fact{
-		Key: fmt.Sprintf("%s %s %s %d", what, at.nft.table, at.chain.Name, at.index), Not: not, Yes: yes, No: no, Because: because,
+		Key: fmt.Sprintf("%s %s %s %d %d", what, at.nft.table, at.chain.Name, at.index, at.statement), Not: not, Yes: yes, No: no, Because: because,
 	}, over)
 }
 
@@ -223,12 +228,13 @@ func (r *run) nftVerdictMap(at *nftPlace, st *nft.VerdictMap, v evaluated, over 
 
 // synproxy keeps what begins a connection of TCP, and answers in the place of the server; for other packets the rule
 // ends (nft_synproxy_do_eval).
-func synproxy(x progress, over func(progress), leave func(how, Target, string) []progress) []progress {
+func synproxy(x progress, over func(progress), leave func(how, Target, string)) []progress {
 	if x.state.p.Proto != ProtoTCP {
 		over(x)
 		return nil
 	}
-	return leave(stolen, Unreadable{Name: "synproxy"}, "the kernel answers in the place of the server (synproxy), and connects to it once the client has shown that it is there")
+	leave(stolen, Unreadable{Name: "synproxy"}, "the kernel answers in the place of the server (synproxy), and connects to it once the client has shown that it is there")
+	return nil
 }
 
 // nftObject looks up which named object counts a packet or limits it. Without an entry for the packet the rule ends
@@ -251,7 +257,7 @@ func (r *run) nftObject(at *nftPlace, m *nft.MapExpr, x progress, over func(prog
 }
 
 // nftAssign sets a mark, or a field that no walk looks at.
-func (r *run) nftAssign(at *nftPlace, st *nft.Assign, x progress, over func(progress), lose func(string) []progress) []progress {
+func (r *run) nftAssign(at *nftPlace, st *nft.Assign, x progress, over func(progress), lose func(string)) []progress {
 	var set func(p *Packet, v uint32)
 	switch to := st.To.(type) {
 	case *nft.Meta:
@@ -285,7 +291,8 @@ func (r *run) nftAssign(at *nftPlace, st *nft.Assign, x progress, over func(prog
 		}
 		switch to.Field {
 		case "saddr", "daddr", "sport", "dport":
-			return lose("the rule rewrites addresses or ports without connection tracking, which is not evaluated")
+			lose("the rule rewrites addresses or ports without connection tracking, which is not evaluated")
+			return nil
 		}
 	}
 	if e, ok := st.To.(*nft.ExtHdr); ok && e.Kind == "tcp option" && x.state.p.Proto != ProtoTCP {
@@ -302,7 +309,8 @@ func (r *run) nftAssign(at *nftPlace, st *nft.Assign, x progress, over func(prog
 			over(v.progress)
 			continue
 		case v.open():
-			return lose("the value that the rule sets is not known: " + v.why)
+			lose("the value that the rule sets is not known: " + v.why)
+			return nil
 		}
 		y := v.progress
 		y.acted = true

@@ -234,7 +234,7 @@ table ip b {
 	}
 }
 `, pod("10.244.2.3", 80), []string{
-			"1 dropped by inet t f to 10.244.2.3:80 mark 0x0 if limit inet t f 0=false", "1 forwarded to 10.244.2.3:80 mark 0x0 if limit inet t f 0=true",
+			"1 dropped by inet t f to 10.244.2.3:80 mark 0x0 if limit inet t f 0 0=false", "1 forwarded to 10.244.2.3:80 mark 0x0 if limit inet t f 0 0=true",
 		}},
 		{"IPv6 does not meet tables of IPv4", `table ip t {
 	chain f {

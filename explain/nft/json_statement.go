@@ -677,7 +677,6 @@ func (j *jsonReader) copyTo(v jsonValue) (Statement, error) {
 	if a, ok := v.member("addr"); ok {
 		want := device
 		if j.table.Family != Netdev || family != "" {
-			want = nil
 			if want = addressFields(family, j.table.Family); want == nil {
 				text, _ := firstString(a)
 				want = addressFieldsOf(text)

@@ -205,7 +205,7 @@ func (d *ruleDecoder) store(s *step, l protocolLayer) {
 
 // foundField takes in what a field that was compared for equality says about the protocol above
 // (payload_expr_pctx_update).
-func (d *ruleDecoder) foundField(n named, l protocolLayer, value []byte) {
+func (d *ruleDecoder) foundField(l protocolLayer, value []byte) {
 	v, ok := number(value)
 	if !ok || v>>32 != 0 {
 		return

@@ -243,7 +243,7 @@ func (d *ruleDecoder) compareBytes(o *operand, op string, data []byte) {
 		s := d.addMatch(&Match{Left: n.expr, Op: op, Right: values[i]}, r)
 		d.previous = nil
 		if op == "==" && names && whole {
-			d.foundField(n, l, raw[i])
+			d.foundField(l, raw[i])
 			// A header that follows at the same layer is said by the fields of that.
 			if v, _ := number(raw[i]); d.found[l] != nil && base > noLayer {
 				if above := d.protocols.above(d.found[l], uint32(v)); above != nil && above.layer == l {

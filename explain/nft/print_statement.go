@@ -180,7 +180,7 @@ func (p *printer) match(m *Match) {
 		} else {
 			p.str(" ")
 		}
-		p.flags(m.Right, ",")
+		p.flags(m.Right)
 		return
 	}
 	_, calculated := m.Left.(*Binary)
@@ -227,7 +227,7 @@ func (p *printer) flagMatch(m *Match) bool {
 		} else {
 			p.str(" ")
 		}
-		p.flags(mask, ",")
+		p.flags(mask)
 	case v == n && popcountAtMostOne(value.Data):
 		return false
 	default:
@@ -237,9 +237,9 @@ func (p *printer) flagMatch(m *Match) bool {
 		} else {
 			p.str(" ")
 		}
-		p.flags(value, ",")
+		p.flags(value)
 		p.str(" / ")
-		p.flags(mask, ",")
+		p.flags(mask)
 	}
 	return true
 }
@@ -255,10 +255,10 @@ func popcountAtMostOne(data []byte) bool {
 	return true
 }
 
-// flags writes bits with something between them.
-func (p *printer) flags(e Expr, between string) {
+// flags writes bits with commas between them.
+func (p *printer) flags(e Expr) {
 	if c, ok := e.(*Const); ok {
-		p.value(typeOf(c.Type), c.Data, between)
+		p.value(typeOf(c.Type), c.Data, ",")
 		return
 	}
 	p.expr(e)
@@ -267,7 +267,7 @@ func (p *printer) flags(e Expr, between string) {
 // assigned writes the value of an assignment: events of connections stand with commas.
 func (p *printer) assigned(s *Assign) {
 	if _, ok := s.To.(*CT); ok {
-		p.flags(s.Value, ",")
+		p.flags(s.Value)
 		return
 	}
 	p.expr(s.Value)

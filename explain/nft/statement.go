@@ -139,8 +139,8 @@ type TProxy struct {
 	Port   Expr
 }
 
-// Synproxy, FlowAdd, Dup, Fwd, Log, Last and the like: Passing goes on as if it were not there, as far as where a
-// packet goes is concerned. Text is the statement as printed.
+// Passing is a statement (synproxy, flow add, dup, fwd, log, last and the like) that goes on as if it were not there, as
+// far as where a packet goes is concerned. Text is the statement as printed.
 type Passing struct {
 	Name string // log, last, meta nftrace, dup, synproxy, flow add…
 	Text string

@@ -560,13 +560,12 @@ func (r *textReader) secmark() (Statement, bool) {
 
 // logOptions is a log statement.
 type logOptions struct {
-	prefix              string
-	hasPrefix           bool
-	numbers             [3]string // group, snaplen, queue-threshold
-	level               string
-	tcp, others         []string
-	allFlags            bool
-	sequence, tcpOption bool
+	prefix      string
+	hasPrefix   bool
+	numbers     [3]string // group, snaplen, queue-threshold
+	level       string
+	tcp, others []string
+	allFlags    bool
 }
 
 var logNumbers = [3]string{"group", "snaplen", "queue-threshold"}

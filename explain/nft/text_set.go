@@ -231,20 +231,16 @@ func (r *textReader) elements(s *Set) error {
 		r.depth = depth
 		s.Incomplete = true
 		r.problem(from.line, r.text[from.from:min(len(r.text), from.from+longestQuote)], "element of %s: %s", s.Name, err)
-		if !r.nextElement() {
-			return nil
-		}
+		r.nextElement()
 	}
 }
 
-// nextElement goes behind the next comma; false where the set ends without one.
-func (r *textReader) nextElement() bool {
+// nextElement goes behind the next comma, or to where the set ends without one: that is told by who reads on.
+func (r *textReader) nextElement() {
 	for {
 		switch {
-		case r.accept(","):
-			return true
-		case r.is("}"), r.tok.kind == tokenEnd, r.is("table") && r.headsTable():
-			return true // told by who reads on
+		case r.accept(","), r.is("}"), r.tok.kind == tokenEnd, r.is("table") && r.headsTable():
+			return
 		case r.tok.kind == tokenHash:
 			r.remark()
 		default:

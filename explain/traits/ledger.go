@@ -106,6 +106,7 @@ var rankNames = [...]string{
 	logged:      "the log",
 	inferred:    "a remark in the log",
 	ruled:       "the rules",
+	served:      "the virtual servers",
 	stated:      "the API objects",
 	assumed:     "the default",
 }

@@ -67,13 +67,15 @@ func (x *nftables) replaced(family int, t *nftText, s *spot, rule string) *mutan
 }
 
 var (
+	nftTranslates = regexp.MustCompile(` dnat (ip6? )?to `)
+
 	nftSlot   = regexp.MustCompile(`(\d+) : ([0-9a-f.:]+) \. (\d+)`)
 	nftDNAT   = regexp.MustCompile(`dnat to (\S+)`)
 	nftRandom = regexp.MustCompile(`numgen random mod (\d+) (v?map) \{ (.*) \}`)
 )
 
 func (x *nftables) target() *mutant {
-	family, t, s := x.some(func(s spot) bool { return strings.Contains(s.text(), " dnat ") })
+	family, t, s := x.some(func(s spot) bool { return nftTranslates.MatchString(s.text()) })
 	if s == nil {
 		return nil
 	}

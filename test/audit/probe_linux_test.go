@@ -365,6 +365,14 @@ func (s *stage) differs(ctx context.Context, c *cell, near bool) (string, error)
 	if err != nil {
 		return "", err
 	}
+	if c.fresh(more) != "" { // a machine that is busy answers late
+		if more, err = s.dial(ctx, c, connectionsBefore, patient); err != nil {
+			return "", err
+		}
+		if fresh := c.fresh(more); fresh != "" {
+			return fmt.Sprintf("met %s and not only %s", fresh, names(c.fates)), nil
+		}
+	}
 	maps.Copy(got, more)
 	if lacks := c.lacks(got); lacks != "" {
 		return fmt.Sprintf("%s is not met any more, only %s", lacks, names(got)), nil

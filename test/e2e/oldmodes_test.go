@@ -61,8 +61,8 @@ func without(file, id string) edit {
 }
 
 // another adds a changed copy of the object whose ID begins so.
-func another(file, id string, change func(object)) edit {
-	return edit{file: file, old: id, list: func(all []object) []object {
+func another(id string, change func(object)) edit {
+	return edit{file: "hns-loadbalancers.json", old: id, list: func(all []object) []object {
 		for _, o := range all {
 			if strings.HasPrefix(strings.ToLower(o["ID"].(string)), id) {
 				o = maps.Clone(o)
@@ -283,10 +283,11 @@ func TestKernelspaceBroken(t *testing.T) {
 		{"another port", []edit{objectOf(balancers, web, port("InternalPort", 9999))}, []string{"error wrong-translation: store/web"}},
 		{"the pods moved to another port", []edit{replace("objects.yaml", `([pP]ort: )8443`, "${1}9443")}, []string{"error wrong-translation: store/checkout"}},
 		{"an endpoint that HNS does not have", []edit{without(endpoints, remoteCheckout)}, []string{"error hns-endpoint-unknown: store/checkout"}},
-		{"two policies that are alike", []edit{another(balancers, web, func(object) {})}, []string{"warning hns-policy-duplicate: store/web"}},
-		{"two policies that differ", []edit{another(balancers, web, drop(remoteWeb))}, []string{"warning hns-policy-duplicate: store/web"}},
-		{"a policy for what no Service has", []edit{another(balancers, web, func(o object) { o["FrontendVIPs"] = []any{"10.96.20.99"} })}, []string{"warning stale-service-rule"}},
-		{"a policy for a port that the Service does not have", []edit{another(balancers, web, port("ExternalPort", 81))}, []string{"warning stale-service-rule"}},
+		{"HNS took all endpoints out of a policy", []edit{objectOf(balancers, web, backends(func([]any) []any { return []any{} }))}, []string{"error hns-endpoint-unknown: store/web"}},
+		{"two policies that are alike", []edit{another(web, func(object) {})}, []string{"warning hns-policy-duplicate: store/web"}},
+		{"two policies that differ", []edit{another(web, drop(remoteWeb))}, []string{"warning hns-policy-duplicate: store/web"}},
+		{"a policy for what no Service has", []edit{another(web, func(o object) { o["FrontendVIPs"] = []any{"10.96.20.99"} })}, []string{"warning stale-service-rule"}},
+		{"a policy for a port that the Service does not have", []edit{another(web, port("ExternalPort", 81))}, []string{"warning stale-service-rule"}},
 		{"affinity is not kept", []edit{objectOf(balancers, cart, port("DistributionType", 0))}, []string{"warning affinity-mismatch: store/cart"}},
 		{"affinity that nobody asked for", []edit{objectOf(balancers, web, port("DistributionType", 2))}, []string{"warning affinity-mismatch: store/web"}},
 		{"externalTrafficPolicy Local is not kept to", []edit{objectOf(balancers, checkoutOutside, add(remoteCheckout))}, []string{"error excluded-endpoint-used: store/checkout"}},
@@ -299,7 +300,7 @@ func TestKernelspaceBroken(t *testing.T) {
 
 // TestPolicyNotApplied: only version 1 of HNS's schema shows whether a policy is in force.
 func TestPolicyNotApplied(t *testing.T) {
-	const web = "fbd707c2"
+	const web = "1c6e7dd1"
 	for _, b := range []broken{
 		{"a policy that HNS has not applied",
 			[]edit{objectOf("hns-policylist.json", web, func(o object) { o["State"] = 3 })}, []string{"error hns-policy-not-applied: store/web"}},
@@ -365,6 +366,14 @@ func TestOldModesGolden(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestSeedUserspaceGolden: a listing from a document, which lacks everything else.
+func TestSeedUserspaceGolden(t *testing.T) {
+	for _, name := range []string{"my-nginx-nodeport", "my-nginx-loadbalancer", "my-nginx-cluster"} {
+		r := run(t, "trace", "svc/"+name, "-f", seed("userspace-L-v-n.txt"), "-o", "tree")
+		golden(t, "seed-userspace-"+name+".tree", r.stdout)
 	}
 }
 

@@ -94,7 +94,7 @@ func (w *world) namespace(name string) *namespace {
 	return &namespace{name, fd}
 }
 
-// The addresses. A third of the pods' network is the client's, which is a pod without a server.
+// The addresses. The client among the pods is one without a server.
 const (
 	nodeAddr, nodeAddr6 = "192.168.10.11", "fd00:10::11"
 	podClient           = "10.244.2.9"
@@ -195,7 +195,7 @@ func (w *world) serve(in *namespace, at netip.AddrPort) {
 				return
 			}
 			fmt.Fprintf(c, "%s %s\n", c.LocalAddr(), c.RemoteAddr())
-			c.Close()
+			_ = c.Close()
 		}
 	}()
 	go func() {
@@ -245,7 +245,7 @@ func (c client) dial(proto string, to netip.AddrPort) (arrival, string, error) {
 		return err
 	})
 	if err == nil {
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(patience))
 		if proto == "udp" {
 			// The node's own packet that is dropped at once is an error of its sender; the answer tells more.
@@ -292,7 +292,7 @@ func (c client) hush(to netip.AddrPort, number uint32) error {
 		if err != nil {
 			return err
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		if _, err = conn.Write(binary.BigEndian.AppendUint32([]byte("hush"), number)); errors.Is(err, unix.EPERM) {
 			return nil // dropped before it left
 		}

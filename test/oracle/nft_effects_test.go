@@ -46,7 +46,7 @@ var nftEffects = []nftEffect{
 	{name: "ct mark set", weight: 8, tells: true, text: func(s *nftSlot) string { return "ct mark set " + s.markValue("ct mark", "meta mark") }},
 	{name: "ct timeout set", weight: 1, protos: tcpOnly, hooks: pre | out, text: one(`ct timeout set "slow"`)},
 	{name: "ct zone set", weight: 1, hooks: pre | out, text: one("ct zone set 7")},
-	{name: "dnat", weight: 30, chains: "nat", hooks: pre | out, ends: true, tells: true, text: func(s *nftSlot) string { return s.nat("dnat") + s.to(s.pool.backend(s.r)) + s.natFlags() }},
+	{name: "dnat", weight: 30, chains: "nat", hooks: pre | out, ends: true, tells: true, text: func(s *nftSlot) string { return s.nat("dnat") + s.pool.backend(s.r).String() + s.natFlags() }},
 	{name: "dnat port", weight: 30, chains: "nat", hooks: pre | out, protos: natPorts, ends: true, tells: true, text: func(s *nftSlot) string {
 		return s.nat("dnat") + s.withPort(s.pool.backend(s.r), s.somePorts()) + s.natFlags()
 	}},
@@ -141,7 +141,7 @@ var nftEffects = []nftEffect{
 	{name: "reject with reset", weight: 2, chains: "filter", hooks: pre | in | fwd | out, protos: tcpOnly, ends: true, tells: true, text: one("reject with tcp reset")},
 	{name: "return", weight: 5, ends: true, text: one("return")},
 	{name: "snat", weight: 14, chains: "nat", hooks: in | post, ends: true, tells: true, text: func(s *nftSlot) string {
-		return s.nat("snat") + s.to(s.pool.node[s.r.IntN(3)]) + s.natFlags()
+		return s.nat("snat") + s.pool.node[s.r.IntN(3)].String() + s.natFlags()
 	}},
 	{name: "snat map", weight: 6, chains: "nat", hooks: in | post, ends: true, tells: true, text: func(s *nftSlot) string {
 		fields := s.someFields()
@@ -211,8 +211,6 @@ func (s *nftSlot) nat(verb string) string {
 	}
 	return verb + " to "
 }
-
-func (s *nftSlot) to(a netip.Addr) string { return a.String() }
 
 func (s *nftSlot) withPort(a netip.Addr, ports string) string {
 	if a.Is6() {

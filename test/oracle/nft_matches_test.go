@@ -56,7 +56,7 @@ var nftTests = []nftTest{
 		return pick(s.r, []string{fmt.Sprintf("@nh,192,128 0x%x", pick(s.r, s.pool.service).As16()), fmt.Sprintf("@nh,64,128 != 0x%x", pick(s.r, s.pool.pod).As16()), "@nh,48,8 6", "@nh,48,8 != 17"})
 	}},
 	{name: "@nh bits", open: true, text: one("@nh,128,16 0x0a60", "@nh,128,8 != 10", "@nh,0,4 4", "@nh,192,16 0xfd96", "@nh,0,4 6", "@nh,0,8 & 0xf == 5")},
-	{name: "@th", protos: portProtos, text: one("@th,16,16 80", "@th,16,16 != 443", "@th,0,16 > 30000", "@th,16,16 80-443")},
+	{name: "@th", protos: portProtos, text: one("@th,16,16 80", "@th,16,16 != 443", "@th,0,16 > 30000", "@th,16,16 { 80, 443 }")},
 	{name: "@th bits", open: true, text: one("@th,16,8 0", "@th,0,4 != 7", "@th,32,32 0")},
 	{name: "bitwise address", text: func(s *nftSlot) string {
 		if s.ip == netfilter.IPv6 {

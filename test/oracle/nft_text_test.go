@@ -149,9 +149,8 @@ func (n *nftRules) text(traced bool) string {
 				fmt.Fprintf(&b, "\t\t%s\n", c.base)
 			}
 			for i, r := range c.rules {
-				index := i
 				if traced {
-					index = 2*i + 1
+					index := 2*i + 1
 					fmt.Fprintf(&b, "\t\t%s\n", nftLog(t.title(), c.name, index, placeReached))
 					tests := append(slices.Clone(r.tests), nftLog(t.title(), c.name, index, placeHit))
 					r.tests = tests

@@ -138,12 +138,12 @@ func nftWords(names ...string) func(*nftSlot) span {
 
 // nftLikely is nftWords with the first name half of the time.
 func nftLikely(names ...string) func(*nftSlot) span {
-	any := nftWords(names...)
+	every := nftWords(names...)
 	return func(s *nftSlot) span {
 		if chance(s.r, 0.5) {
 			return number(names[0], 0, 4)
 		}
-		return any(s)
+		return every(s)
 	}
 }
 
@@ -179,7 +179,8 @@ type nftField struct {
 	oneSided string
 }
 
-func named(name string) func(*nftSlot) string { return func(*nftSlot) string { return name } }
+// fixed is the same text in every slot.
+func fixed(name string) func(*nftSlot) string { return func(*nftSlot) string { return name } }
 
 func addrType(s *nftSlot) string {
 	if s.ip == netfilter.IPv6 {
@@ -207,23 +208,23 @@ func transport(field string) func(*nftSlot) string {
 var nftFields = []nftField{
 	{name: "ip saddr", typ: addrType, expr: network("saddr"), one: (*nftSlot).oneAddr, many: (*nftSlot).manyAddrs},
 	{name: "ip daddr", typ: addrType, expr: network("daddr"), one: (*nftSlot).oneAddr, many: (*nftSlot).manyAddrs},
-	{name: "meta l4proto", typ: named("inet_proto"), expr: named("meta l4proto"), one: (*nftSlot).oneProto},
-	{name: "dport", typ: named("inet_service"), expr: transport("dport"), one: (*nftSlot).onePort, many: (*nftSlot).manyPorts, protos: portProtos},
-	{name: "sport", typ: named("inet_service"), expr: transport("sport"), one: (*nftSlot).oneSource, many: (*nftSlot).manySources, protos: portProtos},
-	{name: "meta mark", typ: named("mark"), expr: named("meta mark"), one: (*nftSlot).oneMark, many: (*nftSlot).manyMarks},
-	{name: "ct mark", typ: named("mark"), expr: named("ct mark"), one: (*nftSlot).oneMark, many: (*nftSlot).manyMarks},
-	{name: "meta iifname", typ: named("ifname"), expr: named("iifname"), one: nftWords(nftDevices...)},
-	{name: "meta oifname", typ: named("ifname"), expr: named("oifname"), one: nftWords(nftDevices...)},
-	{name: "meta iif", typ: named("iface_index"), expr: named("iif"), one: nftWords(nftDevices[:5]...)},
-	{name: "meta oif", typ: named("iface_index"), expr: named("oif"), one: nftWords(nftDevices[:5]...)},
-	{name: "ct state", typ: named("ct_state"), expr: named("ct state"), one: nftLikely("new", "established", "invalid", "untracked", "related")},
-	{name: "ct direction", typ: named("ct_dir"), expr: named("ct direction"), one: nftWords("original", "reply")},
-	{name: "icmp type", typ: named("icmp_type"), expr: named("icmp type"), one: nftLikely("echo-request", "echo-reply", "destination-unreachable"),
+	{name: "meta l4proto", typ: fixed("inet_proto"), expr: fixed("meta l4proto"), one: (*nftSlot).oneProto},
+	{name: "dport", typ: fixed("inet_service"), expr: transport("dport"), one: (*nftSlot).onePort, many: (*nftSlot).manyPorts, protos: portProtos},
+	{name: "sport", typ: fixed("inet_service"), expr: transport("sport"), one: (*nftSlot).oneSource, many: (*nftSlot).manySources, protos: portProtos},
+	{name: "meta mark", typ: fixed("mark"), expr: fixed("meta mark"), one: (*nftSlot).oneMark, many: (*nftSlot).manyMarks},
+	{name: "ct mark", typ: fixed("mark"), expr: fixed("ct mark"), one: (*nftSlot).oneMark, many: (*nftSlot).manyMarks},
+	{name: "meta iifname", typ: fixed("ifname"), expr: fixed("iifname"), one: nftWords(nftDevices...)},
+	{name: "meta oifname", typ: fixed("ifname"), expr: fixed("oifname"), one: nftWords(nftDevices...)},
+	{name: "meta iif", typ: fixed("iface_index"), expr: fixed("iif"), one: nftWords(nftDevices[:5]...)},
+	{name: "meta oif", typ: fixed("iface_index"), expr: fixed("oif"), one: nftWords(nftDevices[:5]...)},
+	{name: "ct state", typ: fixed("ct_state"), expr: fixed("ct state"), one: nftLikely("new", "established", "invalid", "untracked", "related")},
+	{name: "ct direction", typ: fixed("ct_dir"), expr: fixed("ct direction"), one: nftWords("original", "reply")},
+	{name: "icmp type", typ: fixed("icmp_type"), expr: fixed("icmp type"), one: nftLikely("echo-request", "echo-reply", "destination-unreachable"),
 		protos: []uint8{netfilter.ProtoICMP}, family: netfilter.IPv4},
-	{name: "icmpv6 type", typ: named("icmpv6_type"), expr: named("icmpv6 type"), one: nftLikely("echo-request", "echo-reply", "nd-neighbor-solicit"),
+	{name: "icmpv6 type", typ: fixed("icmpv6_type"), expr: fixed("icmpv6 type"), one: nftLikely("echo-request", "echo-reply", "nd-neighbor-solicit"),
 		protos: []uint8{netfilter.ProtoICMPv6}, family: netfilter.IPv6},
-	{name: "meta pkttype", typ: named("pkt_type"), expr: named("meta pkttype"), one: nftWords("host", "broadcast", "multicast", "other"), open: true},
-	{name: "meta skuid", typ: named("uid"), expr: named("meta skuid"), one: nftWords("0", "1000"), hooks: out | post, open: true},
+	{name: "meta pkttype", typ: fixed("pkt_type"), expr: fixed("meta pkttype"), one: nftWords("host", "broadcast", "multicast", "other"), open: true},
+	{name: "meta skuid", typ: fixed("uid"), expr: fixed("meta skuid"), one: nftWords("0", "1000"), hooks: out | post, open: true},
 }
 
 // allowed tells whether a field can stand in a slot.
@@ -330,7 +331,7 @@ func (s *nftSlot) someFields() []*nftField {
 		if len(fields) == want {
 			break
 		}
-		if !f.allowed(s) || f.open || slices.Contains(fields, f) || f.protos != nil && len(f.protos) == 1 && want > 1 {
+		if !f.allowed(s) || f.open || slices.Contains(fields, f) || len(f.protos) == 1 && want > 1 {
 			continue
 		}
 		fields = append(fields, f)

@@ -21,9 +21,6 @@ type recording struct {
 	node   *snapshot.Snapshot
 }
 
-// modes are those that are recorded.
-var modes = []string{"iptables", "nftables"}
-
 var folderName = regexp.MustCompile(`^kube-proxy-1\.(\d+)-(iptables|nftables)(-nft)?$`)
 
 // recordings are those of a mode, of all modes where none is named, by version, oldest first.
