@@ -60,11 +60,14 @@ func without(file, id string) edit {
 	}}
 }
 
-// another adds a changed copy of the object whose ID begins so.
-func another(id string, change func(object)) edit {
-	return edit{file: "hns-loadbalancers.json", old: id, list: func(all []object) []object {
+// webPolicy begins the ID of the policy of store/web on the Windows node.
+const webPolicy = "699f2a93"
+
+// another adds a changed copy of the object that is the policy of store/web.
+func another(change func(object)) edit {
+	return edit{file: "hns-loadbalancers.json", old: webPolicy, list: func(all []object) []object {
 		for _, o := range all {
-			if strings.HasPrefix(strings.ToLower(o["ID"].(string)), id) {
+			if strings.HasPrefix(strings.ToLower(o["ID"].(string)), webPolicy) {
 				o = maps.Clone(o)
 				o["ID"] = "0bad0bad-0000-4000-8000-000000000001"
 				change(o)
@@ -262,7 +265,7 @@ func backends(change func([]any) []any) func(object) {
 func TestKernelspaceBroken(t *testing.T) {
 	const (
 		balancers, endpoints = "hns-loadbalancers.json", "hns-endpoints.json"
-		web, webNodePort     = "699f2a93", "fbd707c2"
+		web, webNodePort     = webPolicy, "fbd707c2"
 		cart, checkout       = "a22b0a47", "60cd7e91"
 		checkoutOutside      = "2e72292f"
 		remoteWeb, localWeb  = "7eedd703-0d5e-490e-bfd9-11b619f6a5f4", "4536625b-93d3-49a4-901c-d79d2cc4122e"
@@ -284,10 +287,10 @@ func TestKernelspaceBroken(t *testing.T) {
 		{"the pods moved to another port", []edit{replace("objects.yaml", `([pP]ort: )8443`, "${1}9443")}, []string{"error wrong-translation: store/checkout"}},
 		{"an endpoint that HNS does not have", []edit{without(endpoints, remoteCheckout)}, []string{"error hns-endpoint-unknown: store/checkout"}},
 		{"HNS took all endpoints out of a policy", []edit{objectOf(balancers, web, backends(func([]any) []any { return []any{} }))}, []string{"error hns-endpoint-unknown: store/web"}},
-		{"two policies that are alike", []edit{another(web, func(object) {})}, []string{"warning hns-policy-duplicate: store/web"}},
-		{"two policies that differ", []edit{another(web, drop(remoteWeb))}, []string{"warning hns-policy-duplicate: store/web"}},
-		{"a policy for what no Service has", []edit{another(web, func(o object) { o["FrontendVIPs"] = []any{"10.96.20.99"} })}, []string{"warning stale-service-rule"}},
-		{"a policy for a port that the Service does not have", []edit{another(web, port("ExternalPort", 81))}, []string{"warning stale-service-rule"}},
+		{"two policies that are alike", []edit{another(func(object) {})}, []string{"warning hns-policy-duplicate: store/web"}},
+		{"two policies that differ", []edit{another(drop(remoteWeb))}, []string{"warning hns-policy-duplicate: store/web"}},
+		{"a policy for what no Service has", []edit{another(func(o object) { o["FrontendVIPs"] = []any{"10.96.20.99"} })}, []string{"warning stale-service-rule"}},
+		{"a policy for a port that the Service does not have", []edit{another(port("ExternalPort", 81))}, []string{"warning stale-service-rule"}},
 		{"affinity is not kept", []edit{objectOf(balancers, cart, port("DistributionType", 0))}, []string{"warning affinity-mismatch: store/cart"}},
 		{"affinity that nobody asked for", []edit{objectOf(balancers, web, port("DistributionType", 2))}, []string{"warning affinity-mismatch: store/web"}},
 		{"externalTrafficPolicy Local is not kept to", []edit{objectOf(balancers, checkoutOutside, add(remoteCheckout))}, []string{"error excluded-endpoint-used: store/checkout"}},

@@ -226,7 +226,6 @@ func (n *nftRules) prune() *nftRules {
 	out := n.clone()
 	for _, t := range out.tables {
 		for again := true; again; {
-			again = false
 			keep := slices.DeleteFunc(slices.Clone(t.chains), func(c *nftChain) bool {
 				if c.base != "" {
 					return len(c.rules) == 0 && strings.HasSuffix(c.base, "accept;")
