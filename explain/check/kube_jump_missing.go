@@ -20,6 +20,9 @@ var kubeJumpMissing = Check{
 		for _, rs := range n.served() {
 			var at []dataplane.Jump
 			for _, j := range dataplane.Jumps(n.Proxy.Mode, n.Proxy.Within) {
+				if j.To == "KUBE-FIREWALL" && n.Proxy.Mode == "nftables" && n.Host.Sysctls["net.ipv4.conf.all.route_localnet"] != "1" {
+					continue // kube-proxy does not open loopback addresses in this mode: there is nothing to protect
+				}
 				// The jumps of one built-in chain make one finding.
 				if len(at) > 0 && (at[0].Table != j.Table || at[0].From != j.From) {
 					out = append(out, n.jumpsFrom(rs, at)...)
