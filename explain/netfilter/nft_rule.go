@@ -273,10 +273,11 @@ func (r *run) nftAssign(at *nftPlace, st *nft.Assign, x progress, over func(prog
 				}
 			}
 		case "zone":
-			if x.template || x.begun {
+			if x.begun || x.template && !x.untracked {
 				return []progress{x}
 			}
-			x.template = true
+			// It takes back notrack (nft_ct_set_zone_eval).
+			x.template, x.untracked, x.state.p.State = true, false, StateInvalid
 			set = func(p *Packet, v uint32) {
 				if p.Zone = fmt.Sprint(v); v == 0 {
 					p.Zone = ""

@@ -72,6 +72,11 @@ func (r *run) nftEval(at *nftPlace, e nft.Expr, x progress) []evaluated {
 	case *nft.Meta:
 		return one(r.meta(at.hook, &x.state.p, e.Key))
 	case *nft.CT:
+		if e.Key == "state" && x.template && !x.untracked && !x.begun {
+			// Before connection tracking a packet with a zone has a template of a connection, which counts as new
+			// (nft_ct_get_eval) and has nothing else.
+			return one(num32(ctStateNew))
+		}
 		return one(connection(&x.state.p, e))
 	case *nft.Fib:
 		return one(r.fib(&x.state.p, e))
@@ -254,7 +259,7 @@ func payload(p *Packet, e *nft.Payload) value {
 	protocol, field := e.Protocol, e.Field
 	if protocol == "@nh" || protocol == "@th" {
 		if protocol, field = namedPayload(p, e); field == "" {
-			return unknown(max(1, (e.Bits+7)/8), "bytes of the packet are not part of the question")
+			return headerBytes(p, e)
 		}
 	}
 	switch protocol {
@@ -324,6 +329,49 @@ func namedPayload(p *Packet, e *nft.Payload) (protocol, field string) {
 		fields = map[[2]int]string{{96, 32}: "saddr", {128, 32}: "daddr", {72, 8}: "protocol"}
 	}
 	return protocol, fields[[2]int{e.Offset, e.Bits}]
+}
+
+// headerBytes are whole bytes of a header. nft makes one test of two that stand side by side ("th sport 1 th dport 2").
+func headerBytes(p *Packet, e *nft.Payload) value {
+	const why = "bytes of the packet are not part of the question"
+	var h, open []byte
+	known := func(at int, b ...byte) {
+		copy(h[at:], b)
+		clear(open[at : at+len(b)])
+	}
+	size := map[string]int{"@nh": 20, "@th": 4}[e.Protocol]
+	if e.Protocol == "@nh" && p.Family == IPv6 {
+		size = 40
+	}
+	h, open = make([]byte, size), bytes.Repeat([]byte{0xff}, size)
+	sport, hasSrc := p.sourcePort()
+	dport, hasDst := p.destinationPort()
+	switch {
+	case e.Protocol == "@nh":
+		protocol, src, dst := 9, 12, 16
+		if p.Family == IPv6 {
+			protocol, src, dst = 6, 8, 24
+		}
+		known(protocol, p.Proto)
+		if p.Src.IsValid() {
+			known(src, p.Src.AsSlice()...)
+		}
+		known(dst, p.Dst.AsSlice()...)
+	case hasPorts(p.Proto):
+		if hasSrc {
+			known(0, byte(sport>>8), byte(sport))
+		}
+		if hasDst {
+			known(2, byte(dport>>8), byte(dport))
+		}
+	case p.Proto == ProtoICMP || p.Proto == ProtoICMPv6:
+		known(0, p.ICMPType, p.ICMPCode)
+	}
+	from, to := e.Offset/8, (e.Offset+e.Bits)/8
+	if e.Offset < 0 || e.Bits <= 0 || e.Offset%8 != 0 || e.Bits%8 != 0 || to > size {
+		return unknown(max(1, (e.Bits+7)/8), why)
+	}
+	return value{data: h[from:to], unknown: open[from:to], why: why}
 }
 
 func ofProtocol(p *Packet, name string) bool {

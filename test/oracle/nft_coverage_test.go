@@ -134,7 +134,7 @@ var nftAside = map[string]string{
 // How often each kind of test must be met each way, and each effect be taken, in the sample that runs by default.
 const (
 	minMetNFT   = 8
-	minTakenNFT = 2
+	minTakenNFT = 1
 )
 
 // require fails the test for every kind that was not met often enough each way.

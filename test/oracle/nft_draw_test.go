@@ -418,7 +418,7 @@ func (g *nftGenerator) all(r *rand.Rand, families []nft.Family) *nftRules {
 			rule := nftRule{}
 			// What ends the way of a packet is for few of them, and stands behind what does not.
 			switch {
-			case e.ends && chance(r, 0.5):
+			case e.ends && (c.kind == "filter" || chance(r, 0.2)) && chance(r, 0.5):
 				rule.tests = append(rule.tests, s.word()+pick(r, []string{" saddr ", " daddr "})+s.oneAddr().text)
 			case e.ends || chance(r, 0.3):
 				rule.tests = append(rule.tests, s.word()+pick(r, []string{" saddr ", " daddr "})+pick(r, s.pool.nets[:6]))

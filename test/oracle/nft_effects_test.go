@@ -91,8 +91,8 @@ var nftEffects = []nftEffect{
 	{name: "ip address set", weight: 2, chains: "filter route", hooks: every, open: true, text: func(s *nftSlot) string {
 		return s.word() + " daddr set " + pick(s.r, s.pool.pod).String()
 	}},
-	{name: "ip dscp set", weight: 1, text: func(s *nftSlot) string { return s.word() + " dscp set cs1" }},
-	{name: "ip ttl set", weight: 1, text: func(s *nftSlot) string {
+	{name: "ip dscp set", weight: 1, chains: "filter nat", text: func(s *nftSlot) string { return s.word() + " dscp set cs1" }},
+	{name: "ip ttl set", weight: 1, chains: "filter nat", text: func(s *nftSlot) string {
 		return map[netfilter.Family]string{netfilter.IPv4: "ip ttl set 33", netfilter.IPv6: "ip6 hoplimit set 33"}[s.ip]
 	}},
 	{name: "jump", weight: 22, ready: callable, ends: true, text: func(s *nftSlot) string { return "jump " + pick(s.r, s.callable) }},

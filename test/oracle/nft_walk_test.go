@@ -4,6 +4,7 @@ package oracle
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -42,6 +43,9 @@ func (l *lab) captureNFT(form string) (*nft.Ruleset, error) {
 	})
 }
 
+// strayNumber is what nft 1.0.6 prints for some ranges of ports in place of the lower end.
+var strayNumber = regexp.MustCompile(`th [sd]port (!= )?[0-9]{6,}-`)
+
 // read runs a parser, of which everything must be readable.
 func read(what string, parse func() (*nft.Ruleset, error)) (*nft.Ruleset, error) {
 	rs, err := parse()
@@ -49,6 +53,9 @@ func read(what string, parse func() (*nft.Ruleset, error)) (*nft.Ruleset, error)
 		return nil, unreadRules{fmt.Errorf("parse %s: %w", what, err)}
 	}
 	for _, p := range rs.Problems {
+		if strayNumber.MatchString(p.Text) {
+			return rs, unprintedRules{fmt.Errorf("nft printed %q", p.Text)}
+		}
 		return rs, unreadRules{fmt.Errorf("parse %s: line %d %q: %s", strings.SplitN(what, "\n", 2)[0], p.Line, p.Text, p.Why)}
 	}
 	return rs, nil
