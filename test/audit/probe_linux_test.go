@@ -210,7 +210,7 @@ func (s *stage) forget(ctx context.Context) error {
 }
 
 // each runs f for cells, several at a time; those with session affinity one after the other, because they share its
-// lists. The first error ends it.
+// lists, and of UDP as many as the sockets of the backends can hold. The first error ends it.
 func each(cells []*cell, f func(c *cell) error) error {
 	var (
 		wait   sync.WaitGroup
@@ -218,11 +218,15 @@ func each(cells []*cell, f func(c *cell) error) error {
 		first  error
 		slot   = make(chan bool, 48)
 		sticky = make(chan bool, 1)
+		udp    = make(chan bool, 4)
 	)
 	for _, c := range cells {
 		in := slot
-		if c.sticky {
+		switch {
+		case c.sticky:
 			in = sticky
+		case c.proto == corev1.ProtocolUDP:
+			in = udp
 		}
 		wait.Go(func() {
 			in <- true
