@@ -254,10 +254,11 @@ func (s *stage) learn(ctx context.Context, cells []*cell) ([]*cell, error) {
 	for pass := range 2 {
 		err := each(cells, func(c *cell) error {
 			got, err := s.dial(ctx, c, connectionsBefore, patient)
-			if n := got[silence]; err == nil && n > 0 && n < connectionsBefore/4 {
-				delete(got, silence) // a machine that is busy answers late
+			if n := got[silence]; err == nil && n > 0 && (n < connectionsBefore/4 || c.proto == corev1.ProtocolUDP) {
+				// A machine that is busy answers late, and the sockets of backends lose datagrams that come all at once.
+				delete(got, silence)
 				var again map[string]int
-				again, err = s.dial(ctx, c, connectionsBefore, 3*patient)
+				again, err = s.dial(ctx, c, connectionsBefore/2, 3*patient)
 				for fate := range again {
 					got[fate]++
 				}
