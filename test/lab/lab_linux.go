@@ -22,7 +22,7 @@ type Options struct {
 	Name string
 	// Nodes is how many there are, 3 when 0, at most 99.
 	Nodes int
-	// Mode of kube-proxy: "iptables" (when empty) or "nftables".
+	// Mode of kube-proxy: "iptables" (when empty), "nftables", or "ipvs" where the kernel has it.
 	Mode string
 	// Backend is the iptables that the nodes have; NFT when empty. NodeBackend names the nodes that differ.
 	Backend     Backend
@@ -111,7 +111,7 @@ func (o *Options) complete() error {
 		return fmt.Errorf("a lab cannot have %d nodes: 1 to 99", o.Nodes)
 	}
 	if _, ok := findMode(o.Mode); !ok {
-		return fmt.Errorf("a lab cannot have kube-proxy in mode %q: iptables or nftables", o.Mode)
+		return fmt.Errorf("a lab cannot have kube-proxy in mode %q: iptables, nftables or ipvs", o.Mode)
 	}
 	for _, b := range append([]Backend{o.Backend}, values(o.NodeBackend)...) {
 		if _, err := b.program(); err != nil {

@@ -67,7 +67,7 @@ func (n *Node) StartProxy(_ context.Context) error {
 	config := n.configuration()
 	mode, ok := config["mode"].(string)
 	if _, known := findMode(mode); !ok || !known {
-		return fmt.Errorf("start kube-proxy on node %s: mode %v: iptables or nftables", n.Name, config["mode"])
+		return fmt.Errorf("start kube-proxy on node %s: mode %v: iptables, nftables or ipvs", n.Name, config["mode"])
 	}
 	text, err := yaml.Marshal(config)
 	if err != nil {

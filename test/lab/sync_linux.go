@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -30,20 +31,31 @@ type proxyMode struct {
 type sentinelRead struct {
 	argv     []string
 	patterns []string
+	// once is found one time, empty: whatever is there.
+	once string
 }
 
 var proxyModes = []proxyMode{
 	{"iptables", []sentinelRead{
 		{[]string{"iptables-save", "-t", "nat"}, []string{
-			`--comment "svcnet-lab/sentinel cluster IP" .*--dport %d `, `--to-destination 192\.0\.2\.1:%d\n`}},
+			`--comment "svcnet-lab/sentinel cluster IP" .*--dport %d `, `--to-destination 192\.0\.2\.1:%d\n`}, ""},
 		{[]string{"ip6tables-save", "-t", "nat"}, []string{
-			`--comment "svcnet-lab/sentinel cluster IP" .*--dport %d `, `--to-destination \[2001:db8::1\]:%d\n`}},
+			`--comment "svcnet-lab/sentinel cluster IP" .*--dport %d `, `--to-destination \[2001:db8::1\]:%d\n`}, ""},
 	}},
 	{"nftables", []sentinelRead{
 		{[]string{"nft", "list", "table", "ip", "kube-proxy"}, []string{
-			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `192\.0\.2\.1( \. |:)%d\b`}},
+			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `192\.0\.2\.1( \. |:)%d\b`}, ""},
 		{[]string{"nft", "list", "table", "ip6", "kube-proxy"}, []string{
-			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `2001:db8::1( \. |\]:)%d\b`}},
+			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `2001:db8::1( \. |\]:)%d\b`}, ""},
+	}},
+	// Virtual servers come first, then entries of sets, then rules, and the virtual servers that go come last.
+	{"ipvs", []sentinelRead{
+		{[]string{"ipset", "save", "KUBE-CLUSTER-IP"}, []string{`,tcp:%d\n`}, ""},
+		{[]string{"ipset", "save", "KUBE-6-CLUSTER-IP"}, []string{`,tcp:%d\n`}, ""},
+		{[]string{"iptables-save", "-t", "nat"}, []string{`-A KUBE-SERVICES .*--match-set KUBE-CLUSTER-IP `}, ""},
+		{[]string{"ip6tables-save", "-t", "nat"}, []string{`-A KUBE-SERVICES .*--match-set KUBE-6-CLUSTER-IP `}, ""},
+		{[]string{"cat", "/proc/net/ip_vs"}, []string{`-> C0000201:%04X `}, `-> C0000201:`},
+		{[]string{"cat", "/proc/net/ip_vs"}, []string{`-> \[2001:0db8:0000:0000:0000:0000:0000:0001\]:%04X `}, `-> \[2001:0db8:0000:`},
 	}},
 }
 
@@ -152,12 +164,20 @@ func (n *Node) sentinelSeen(ctx context.Context, number int) error {
 			return err
 		}
 		for _, pattern := range read.patterns {
-			re, err := regexp.Compile(fmt.Sprintf(pattern, number))
+			if strings.Contains(pattern, "%") {
+				pattern = fmt.Sprintf(pattern, number)
+			}
+			re, err := regexp.Compile(pattern)
 			if err != nil {
 				return err
 			}
 			if !re.MatchString(text) {
 				return fmt.Errorf("%s shows nothing like %s", read.argv[0], re)
+			}
+		}
+		if read.once != "" {
+			if n := len(regexp.MustCompile(read.once).FindAllString(text, -1)); n != 1 {
+				return fmt.Errorf("%s shows %s %d times", strings.Join(read.argv, " "), read.once, n)
 			}
 		}
 	}

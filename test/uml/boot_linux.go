@@ -2,6 +2,7 @@ package uml
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,12 +49,15 @@ func modprobe() (string, error) {
 }
 
 // initScript makes the guest fit for commands. The machine's files can be read and not be written, but for the
-// folder of this guest. The kernel and everybody else find modprobe there, which knows where the modules are.
+// folder of this guest and those that it was given. The kernel and everybody else find modprobe there, which knows
+// where the modules are. What programs keep in memory goes to memory of the guest.
 const initScript = `#!/bin/sh
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /dev/shm
 mount -t hostfs -o @ none @
+MOUNTS
 export PATH=@/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin HOME=@ TMPDIR=@
 echo @/bin/modprobe >/proc/sys/kernel/modprobe
 ip link set lo up
@@ -63,19 +67,32 @@ sync
 halt -f
 `
 
+// A Guest says what a guest has beside the kernel. The zero value is enough for a script that makes its own world.
+type Guest struct {
+	// Memory in MiB, 1024 when 0.
+	Memory int
+	// Writable are folders of this machine that the guest may write to.
+	Writable []string
+}
+
 // Boot runs a script of the shell as root in a guest and returns what it printed on both streams. TMPDIR is a
-// folder that it may write to; nothing else of this machine can be written. The error says that the guest did not
-// come up, that ctx ended it, or with which status the script ended.
+// folder that it may write to; nothing else of this machine can be written, unless the guest says so. The error says
+// that the guest did not come up, that ctx ended it, or with which status the script ended.
 func Boot(ctx context.Context, script string) (output string, err error) {
+	return Guest{}.Boot(ctx, script)
+}
+
+// Boot is the function Boot for this guest.
+func (g Guest) Boot(ctx context.Context, script string) (output string, err error) {
 	dir, err := os.MkdirTemp("", "svcnet-uml-")
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if err := prepare(dir, script); err != nil {
+	if err := g.prepare(dir, script); err != nil {
 		return "", fmt.Errorf("prepare a guest: %w", err)
 	}
-	c := exec.CommandContext(ctx, program, "mem=1G", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
+	c := exec.CommandContext(ctx, program, fmt.Sprintf("mem=%dM", cmp.Or(g.Memory, 1024)), "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
 		"init="+dir+"/init", "uml_dir="+dir, "con=null", "con0=fd:0,fd:1")
 	c.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
 	var console bytes.Buffer
@@ -106,7 +123,7 @@ func Boot(ctx context.Context, script string) (output string, err error) {
 }
 
 // prepare writes the guest's folder.
-func prepare(dir, script string) error {
+func (g Guest) prepare(dir, script string) error {
 	found, err := modprobe()
 	if err != nil {
 		return err
@@ -125,8 +142,12 @@ func prepare(dir, script string) error {
 			return err
 		}
 	}
+	mounts := ""
+	for _, folder := range g.Writable {
+		mounts += fmt.Sprintf("mount -t hostfs -o %[1]s none %[1]s\n", folder)
+	}
 	for name, text := range map[string]string{
-		"/init":         strings.ReplaceAll(initScript, "@", dir),
+		"/init":         strings.ReplaceAll(strings.Replace(initScript, "MOUNTS\n", mounts, 1), "@", dir),
 		"/bin/modprobe": "#!/bin/sh\nexec " + found + " -d " + dir + " \"$@\"\n",
 		"/script":       script,
 	} {

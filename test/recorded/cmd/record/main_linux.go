@@ -1,10 +1,11 @@
 // Command record records nodes for the tests of package recorded: it starts each version of kube-proxy on a node of
 // package lab that has the same objects, and keeps what svcnet collects there.
 //
-//	record [-out test/recorded/testdata] [-mode iptables,nftables] [VERSION...]
+//	record [-out test/recorded/testdata] [-mode iptables,nftables,ipvs] [VERSION...]
 //
 // VERSION is a minor version such as 1.29; all of them are recorded when none is given, in all modes. It needs root and Linux, and is
-// run in the root of the repository. Versions that were never built on the machine take some minutes each.
+// run in the root of the repository. Versions that were never built on the machine take some minutes each. IPVS mode is
+// recorded in a kernel of package uml, all versions in one boot.
 package main
 
 import (
@@ -21,15 +22,17 @@ import (
 	"syscall"
 
 	"github.com/svcnet/svcnet/test/lab"
+	"github.com/svcnet/svcnet/test/uml"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	out := flag.String("out", filepath.Join("test", "recorded", "testdata"), "`folder` to write the recordings to")
-	modes := flag.String("mode", "iptables,nftables", "`modes` of kube-proxy to record")
+	modes := flag.String("mode", "iptables,nftables,ipvs", "`modes` of kube-proxy to record")
+	inside := flag.String("inside", "", "the `svcnet` to record with: this is the process in the guest, and only records")
 	flag.Parse()
-	if err := record(ctx, *out, strings.Split(*modes, ","), flag.Args()); err != nil {
+	if err := record(ctx, *out, *inside, strings.Split(*modes, ","), flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "record:", err)
 		os.Exit(1)
 	}
@@ -37,7 +40,7 @@ func main() {
 
 // record records the wanted versions, all when there are none, one after the other on one lab: their objects are the
 // same to the byte.
-func record(ctx context.Context, out string, modes, wanted []string) (err error) {
+func record(ctx context.Context, out, svcnet string, modes, wanted []string) (err error) {
 	if _, err := os.Stat(out); err != nil {
 		return fmt.Errorf("find the folder of the recordings: %w; run this in the root of the repository", err)
 	}
@@ -50,11 +53,22 @@ func record(ctx context.Context, out string, modes, wanted []string) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
-	svcnet := filepath.Join(temp, "svcnet")
-	if said, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", svcnet, "./cmd/kubectl-svcnet").CombinedOutput(); err != nil {
-		return fmt.Errorf("build svcnet: %w: %s", err, said)
+	inGuest := svcnet != ""
+	if !inGuest {
+		svcnet = filepath.Join(temp, "svcnet")
+		if said, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", svcnet, "./cmd/kubectl-svcnet").CombinedOutput(); err != nil {
+			return fmt.Errorf("build svcnet: %w: %s", err, said)
+		}
+		if slices.Contains(modes, modeIPVS) {
+			if err := recordInGuest(ctx, out, svcnet, proxies); err != nil {
+				return err
+			}
+			if modes = slices.DeleteFunc(modes, func(m string) bool { return m == modeIPVS }); len(modes) == 0 {
+				return nil
+			}
+		}
 	}
-	s, err := newStage(ctx, svcnet, temp)
+	s, err := newStage(ctx, svcnet, temp, inGuest)
 	if err != nil {
 		return err
 	}
@@ -68,7 +82,7 @@ func record(ctx context.Context, out string, modes, wanted []string) (err error)
 	}
 	for _, mode := range modes {
 		for _, p := range proxies {
-			if mode == "nftables" && (!slices.Contains(nativeVersions, minorOf(p.Version)) || minorOf(p.Version) == "1.29") {
+			if some, ok := versionsOf[mode]; ok && !slices.Contains(some, minorOf(p.Version)) || mode == modeNFTables && minorOf(p.Version) == "1.29" {
 				continue
 			}
 			if err := one(p, mode); err != nil {
@@ -78,22 +92,61 @@ func record(ctx context.Context, out string, modes, wanted []string) (err error)
 	}
 	// Of a source range that holds everything nftables mode of 1.29 makes two elements that overlap, and no sync of it
 	// ever succeeds: it is recorded last, without the Service that has one.
-	if proxies[0].Version[:5] != "v1.29" || !slices.Contains(modes, "nftables") {
+	if proxies[0].Version[:5] != "v1.29" || !slices.Contains(modes, modeNFTables) {
 		return nil
 	}
 	if err := s.remove(ctx, "balancer-ranges-all"); err != nil {
 		return err
 	}
-	return one(proxies[0], "nftables")
+	return one(proxies[0], modeNFTables)
 }
 
-// nativeVersions are those of which nftables mode is recorded: one of each generation of its tables.
-var nativeVersions = []string{"1.29", "1.31", "1.33", "1.34", "1.36"}
+// recordInGuest has this program record IPVS mode in a guest.
+func recordInGuest(ctx context.Context, out, svcnet string, proxies []lab.Proxy) error {
+	if why := uml.Missing(); why != "" {
+		return errors.New("record IPVS mode: " + why)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if out, err = filepath.Abs(out); err != nil {
+		return err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	var minors []string
+	for _, p := range proxies {
+		minors = append(minors, minorOf(p.Version))
+	}
+	g, begin, err := lab.InGuest(out)
+	if err != nil {
+		return err
+	}
+	said, err := g.Boot(ctx, fmt.Sprintf("%scd %s && %s -inside %s -mode %s -out %s %s\n", begin, here, self, svcnet, modeIPVS, out, strings.Join(minors, " ")))
+	fmt.Fprint(os.Stderr, said)
+	return err
+}
+
+// The modes that not every version is recorded in.
+const (
+	modeNFTables = "nftables"
+	modeIPVS     = "ipvs"
+)
+
+// versionsOf are the versions of which a mode is recorded: of nftables mode one of each generation of its tables, of IPVS
+// mode the first with the filters of today and the last.
+var versionsOf = map[string][]string{
+	modeNFTables: {"1.29", "1.31", "1.33", "1.34", "1.36"},
+	modeIPVS:     {"1.29", "1.33", "1.36"},
+}
 
 // folderOf names a recording: "kube-proxy-1.29-iptables-nft" for v1.29.6, "kube-proxy-1.29-nftables" in that mode.
 func folderOf(version, mode string) string {
-	if mode == "nftables" {
-		return fmt.Sprintf("kube-proxy-%s-nftables", minorOf(version))
+	if mode == modeNFTables || mode == modeIPVS {
+		return fmt.Sprintf("kube-proxy-%s-%s", minorOf(version), mode)
 	}
 	return fmt.Sprintf("kube-proxy-%s-iptables-%s", minorOf(version), lab.NFT)
 }

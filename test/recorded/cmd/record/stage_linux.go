@@ -26,8 +26,12 @@ type stage struct {
 	svcnet, temp string
 }
 
-func newStage(ctx context.Context, svcnet, temp string) (*stage, error) {
-	l, err := lab.Up(ctx, lab.Options{Name: "recorded", Nodes: len(zones), NoProxy: true})
+func newStage(ctx context.Context, svcnet, temp string, inGuest bool) (*stage, error) {
+	o := lab.Options{Name: "recorded", Nodes: len(zones), NoProxy: true}
+	if inGuest {
+		o.Backend = lab.Legacy // its kernel has no translation by nftables
+	}
+	l, err := lab.Up(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +125,7 @@ func (s *stage) addPods(ctx context.Context) error {
 
 // record starts a kube-proxy on the node, has it used a little, and collects.
 func (s *stage) record(ctx context.Context, p lab.Proxy, mode, folder string) error {
-	if err := s.clear(ctx); err != nil {
+	if err := s.clear(ctx, mode); err != nil {
 		return err
 	}
 	s.node.UseProxy(p.Path)
@@ -150,13 +154,21 @@ func (s *stage) record(ctx context.Context, p lab.Proxy, mode, folder string) er
 	if err := s.node.StopProxy(); err != nil {
 		return err
 	}
+	if mode == modeIPVS {
+		// Sets and virtual servers are its own to take away.
+		if _, err := s.node.Run(ctx, "", p.Path, "--cleanup", "--config="+s.node.ProxyConfig()); err != nil {
+			return err
+		}
+	}
 	return unpack(ctx, bundle, folder)
 }
 
 // clear takes away what the version before left on the node: rules, connections, and its log.
-func (s *stage) clear(ctx context.Context) error {
-	if _, err := s.node.Run(ctx, "", "nft", "flush", "ruleset"); err != nil {
-		return err
+func (s *stage) clear(ctx context.Context, mode string) error {
+	if mode != modeIPVS {
+		if _, err := s.node.Run(ctx, "", "nft", "flush", "ruleset"); err != nil {
+			return err
+		}
 	}
 	if _, err := s.node.Run(ctx, "", "conntrack", "-F"); err != nil {
 		return err
@@ -174,6 +186,8 @@ var programmed = map[string]struct {
 	text     string
 }{
 	"iptables": {[][]string{{"iptables-save", "-t", "nat"}, {"ip6tables-save", "-t", "nat"}}, `--comment "store/web:http cluster IP"`},
+	// Rules come last.
+	"ipvs":     {[][]string{{"iptables-save", "-t", "nat"}, {"ip6tables-save", "-t", "nat"}}, "-A KUBE-SERVICES -m set --match-set KUBE-"},
 	"nftables": {[][]string{{"nft", "list", "table", "ip", "kube-proxy"}, {"nft", "list", "table", "ip6", "kube-proxy"}}, "-store/web/tcp/http {"},
 }
 
