@@ -52,7 +52,8 @@ func read(what string, parse func() (*nft.Ruleset, error)) (*nft.Ruleset, error)
 	if err != nil {
 		return nil, unreadRules{fmt.Errorf("parse %s: %w", what, err)}
 	}
-	for _, p := range rs.Problems {
+	if len(rs.Problems) > 0 {
+		p := rs.Problems[0]
 		if strayNumber.MatchString(p.Text) {
 			return rs, unprintedRules{fmt.Errorf("nft printed %q", p.Text)}
 		}

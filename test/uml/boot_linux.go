@@ -61,6 +61,7 @@ MOUNTS
 export PATH=@/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin HOME=@ TMPDIR=@
 echo @/bin/modprobe >/proc/sys/kernel/modprobe
 ip link set lo up
+hostname guest
 sh @/script >@/output 2>&1 </dev/null
 echo $? >@/status
 sync

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/svcnet/svcnet/test/lab"
@@ -154,21 +157,17 @@ func (s *stage) record(ctx context.Context, p lab.Proxy, mode, folder string) er
 	if err := s.node.StopProxy(); err != nil {
 		return err
 	}
-	if mode == modeIPVS {
-		// Sets and virtual servers are its own to take away.
-		if _, err := s.node.Run(ctx, "", p.Path, "--cleanup", "--config="+s.node.ProxyConfig()); err != nil {
-			return err
-		}
-	}
 	return unpack(ctx, bundle, folder)
 }
 
 // clear takes away what the version before left on the node: rules, connections, and its log.
 func (s *stage) clear(ctx context.Context, mode string) error {
-	if mode != modeIPVS {
-		if _, err := s.node.Run(ctx, "", "nft", "flush", "ruleset"); err != nil {
-			return err
-		}
+	rules := s.clearRules
+	if mode == modeIPVS {
+		rules = s.clearServers
+	}
+	if err := rules(ctx); err != nil {
+		return err
 	}
 	if _, err := s.node.Run(ctx, "", "conntrack", "-F"); err != nil {
 		return err
@@ -177,6 +176,44 @@ func (s *stage) clear(ctx context.Context, mode string) error {
 		return err
 	}
 	return nil
+}
+
+func (s *stage) clearRules(ctx context.Context) error {
+	_, err := s.node.Run(ctx, "", "nft", "flush", "ruleset")
+	return err
+}
+
+// clearServers takes away what IPVS mode leaves: virtual servers, their addresses, rules, and the sets that these ask.
+func (s *stage) clearServers(ctx context.Context) error {
+	const flush = 17 // IPVS_CMD_FLUSH of linux/ip_vs.h
+	err := s.node.Netns().Do(func() error {
+		family, err := netlink.GenlFamilyGet("IPVS")
+		if err != nil {
+			return err
+		}
+		request := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
+		request.AddData(&nl.Genlmsg{Command: flush, Version: 1})
+		_, err = request.Execute(unix.NETLINK_GENERIC, 0)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("remove virtual servers: %w", err)
+	}
+	const empty = "*mangle\nCOMMIT\n*nat\nCOMMIT\n*filter\nCOMMIT\n"
+	for _, restore := range []string{"iptables-restore", "ip6tables-restore"} {
+		if _, err := s.node.Run(ctx, empty, restore); err != nil {
+			return err
+		}
+	}
+	if _, err := s.node.Run(ctx, "", "ipset", "destroy"); err != nil {
+		return err
+	}
+	// There is none yet before the first version.
+	if _, err := s.node.Run(ctx, "", "ip", "link", "show", "kube-ipvs0"); err != nil {
+		return nil
+	}
+	_, err = s.node.Run(ctx, "", "ip", "link", "del", "kube-ipvs0")
+	return err
 }
 
 // programmed is in the rules of both families once kube-proxy has written them, by mode. What it writes first is
@@ -191,8 +228,9 @@ var programmed = map[string]struct {
 	"nftables": {[][]string{{"nft", "list", "table", "ip", "kube-proxy"}, {"nft", "list", "table", "ip6", "kube-proxy"}}, "-store/web/tcp/http {"},
 }
 
-// patience is how long kube-proxy may take to write its rules after it was started. It waits up to 30 s for its Node.
-const patience = time.Minute
+// patience is how long kube-proxy may take to write its rules after it was started. It waits up to 30 s for its Node, and
+// in a guest each of the hundreds of entries of sets takes it a moment.
+const patience = 5 * time.Minute
 
 func (s *stage) waitProgrammed(ctx context.Context, mode string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
