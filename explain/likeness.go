@@ -18,6 +18,7 @@ import (
 // known. Two ports are alike when
 //
 //   - the objects ask the same of them, endpoint by endpoint,
+//   - their virtual servers are the same but for addresses, and so is what kube-proxy's sets hold of them (IPVS mode),
 //   - their own rules are the same but for names and addresses (dataplane.Shapes), and
 //   - no other rule, route or address of the node tells their frontends or endpoints apart (netfilter.Division).
 //
@@ -26,6 +27,7 @@ type likeness struct {
 	model    *model
 	shapes   *dataplane.Shapes
 	division netfilter.Division
+	servers  *serverLikeness // nil where there is no IPVS
 	// never is true where some rule looks at addresses in a way that cuts cannot express.
 	never bool
 	key   []byte
@@ -60,6 +62,13 @@ func (l *likeness) observe(n *check.Node, sp *intent.ServicePort) check.Port {
 
 func (m *model) likeness() *likeness {
 	l := &likeness{model: m, division: netfilter.Division{Sets: m.kernel.Sets}, known: make(map[string]kind), never: m.onWindows()}
+	var byAddress bool
+	if l.servers, byAddress = newServerLikeness(m.kernel.IPVS, m.kernel.Sets); !byAddress {
+		l.never = true
+	}
+	if l.servers != nil {
+		l.division.Apart = l.servers.inSets
+	}
 	l.shapes = dataplane.NewShapes(m.rulesets, m.nft, func(r *netfilter.Rule) {
 		l.never = l.never || !l.division.Rule(r)
 	}, func(t *nft.Table, r *nft.Rule) {
@@ -91,7 +100,11 @@ func (m *model) likeness() *likeness {
 func (l *likeness) host(h *host.Host) {
 	for i := range h.Routes {
 		r := &h.Routes[i]
-		l.division.Addresses(r.Dst, fmt.Sprint("route ", r.Table, r.Type, r.Dev, r.Via.IsValid(), r.Src, r.Metric, len(r.NextHops), r.Dead, r.From, r.Scope, r.TOS))
+		src := r.Src.String()
+		if r.Dst.IsSingleIP() && r.Src == r.Dst.Addr() {
+			src = "itself" // as every address of the node has it in table local
+		}
+		l.division.Addresses(r.Dst, fmt.Sprint("route ", r.Table, r.Type, r.Dev, r.Via.IsValid(), src, r.Metric, len(r.NextHops), r.Dead, r.From, r.Scope, r.TOS))
 		l.division.Addresses(r.From, "from "+r.From.String())
 	}
 	for i := range h.Rules {
@@ -139,6 +152,11 @@ func (l *likeness) of(sp *intent.ServicePort) (kind []byte, ok bool) {
 		e := &sp.Endpoints[i]
 		b = append(b, flag(e.Ready), flag(e.Serving), flag(e.Terminating), flag(e.Local), flag(l.model.isLocalPod(e.Addr)), flag(l.model.pod(e.Addr) != nil))
 		b = l.place(b, e.Addr, e.Port)
+	}
+	if l.servers != nil {
+		if b, ok = l.servers.of(b, sp); !ok {
+			return nil, false
+		}
 	}
 	l.key, ok = l.shapes.Of(b, sp)
 	return l.key, ok

@@ -21,6 +21,8 @@ import (
 
 // model is a snapshot as data: rules, host, objects, the proxy's traits, and what the objects intend.
 type model struct {
+	// ownAddrs are the addresses that isNodeAddr knows.
+	ownAddrs map[netip.Addr]bool
 	node     string
 	rulesets []*netfilter.Ruleset
 	nft      []*nft.Ruleset
@@ -90,6 +92,7 @@ func newModel(s *snapshot.Snapshot) *model {
 	}
 	m.node = cmp.Or(m.whichNode(s.Node), m.nodeOfHNS())
 	m.knowNode()
+	m.gatherOwnAddrs()
 	for _, rs := range m.rulesets {
 		m.granted = append(m.granted, dataplane.TakeForGranted(rs)...)
 	}

@@ -126,17 +126,20 @@ func madeForServices(link string) bool {
 	return link == "kube-ipvs0" || link == "nodelocaldns" || strings.HasPrefix(link, "cilium_")
 }
 
-func (m *model) isNodeAddr(a netip.Addr) bool {
+// isNodeAddr tells whether an address is the node's own, and not one that a service proxy put there.
+func (m *model) isNodeAddr(a netip.Addr) bool { return m.ownAddrs[a] }
+
+// gatherOwnAddrs are those for isNodeAddr: a node in IPVS mode has one more for each Service.
+func (m *model) gatherOwnAddrs() {
+	m.ownAddrs = make(map[netip.Addr]bool)
 	for _, h := range m.kernel.Host.Addrs {
-		if h.Prefix.Addr() == a && !madeForServices(h.Link) {
-			return true
+		if !madeForServices(h.Link) {
+			m.ownAddrs[h.Prefix.Addr()] = true
 		}
 	}
-	if slices.Contains(m.kernel.Host.NodeAddrs, a) {
-		return true
+	for _, a := range m.kernel.Host.NodeAddrs {
+		m.ownAddrs[a] = true
 	}
-	n := m.nodeObject()
-	return n != nil && slices.Contains(nodeAddrs(n), a)
 }
 
 func (m *model) isFrontendAddr(a netip.Addr) bool {

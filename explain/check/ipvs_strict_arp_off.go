@@ -49,14 +49,20 @@ var ipvsStrictARPOff = Check{
 
 // vipInNetwork is an IPv4 address of kube-ipvs0 that lies in the network of an interface to the outside, with that.
 func (n *Node) vipInNetwork() (vip, link *host.Addr) {
+	var networks []*host.Addr
+	for i := range n.Host.Addrs {
+		l := &n.Host.Addrs[i]
+		if !carriesServices(l.Link) && !l.Prefix.Addr().IsLoopback() && l.Prefix.Bits() < 32 && !n.isPodRange(l.Prefix) {
+			networks = append(networks, l)
+		}
+	}
 	for i := range n.Host.Addrs {
 		v := &n.Host.Addrs[i]
 		if v.Link != KubeIPVS0 || !v.Prefix.Addr().Is4() {
 			continue
 		}
-		for j := range n.Host.Addrs {
-			l := &n.Host.Addrs[j]
-			if !carriesServices(l.Link) && !l.Prefix.Addr().IsLoopback() && l.Prefix.Bits() < 32 && l.Prefix.Contains(v.Prefix.Addr()) && !n.isPodRange(l.Prefix) {
+		for _, l := range networks {
+			if l.Prefix.Contains(v.Prefix.Addr()) {
 				return v, l
 			}
 		}

@@ -88,6 +88,16 @@ func ipvsSetName(name string, family int) string {
 	return name[:min(len(name), longestSetName)]
 }
 
+// IsIPVSSet tells whether a set has the name of one of kube-proxy's, in either family.
+func IsIPVSSet(name string) bool {
+	for i := range ipvsSets {
+		if s := &ipvsSets[i]; name == s.Name || name == ipvsSetName(s.Name, 6) {
+			return true
+		}
+	}
+	return false
+}
+
 // LoopBackSet is the set that endpoints of the node are in.
 func LoopBackSet(family int) string { return ipvsSetName(setLoopBack, family) }
 

@@ -12,6 +12,8 @@ import (
 type Division struct {
 	// Sets are the IP sets that rules ask, by name; a set that is not in it is not known.
 	Sets map[string]*Set
+	// Apart are sets that the caller tells addresses and ports apart by itself.
+	Apart map[string]bool
 
 	cuts  []cut
 	ports []uint16
@@ -223,7 +225,7 @@ func (d *Division) match(m Match) bool {
 			d.Ports(m.Port.Min, m.Port.Max)
 		}
 	case *SetMatch:
-		if set := d.Sets[m.Set]; set != nil {
+		if set := d.Sets[m.Set]; set != nil && !d.Apart[m.Set] {
 			return set.divide(d)
 		}
 		// A set whose members are not known: what it says is open for every packet alike.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
+	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/test/scale"
 )
 
@@ -111,4 +112,69 @@ func change(r *rand.Rand, lines []string) (changed []string, what string) {
 		}
 	}
 	return changed, what + strings.TrimSpace(line)
+}
+
+// TestLikenessOfServers compares on the same cluster in IPVS mode, with one random change to a virtual server, a set, or an
+// address at a time.
+func TestLikenessOfServers(t *testing.T) {
+	const services, endpoints, changes = 24, 3, 60
+	r := rand.New(rand.NewPCG(11, 20261128))
+	objects := cluster(services, endpoints)
+	formats := map[string]snapshot.Format{
+		"ipvsadm-Sn.txt": snapshot.IPVSSave, "ipset-save.txt": snapshot.IPSetSave, "iptables-save.txt": snapshot.IPTablesSave,
+		"ip-addr.txt": snapshot.IPAddr, "sysctl.txt": snapshot.Sysctl,
+	}
+	found := 0
+	for n := range changes {
+		files := scale.IPVS(services, endpoints)
+		what := changeServers(r, files)
+		s := &snapshot.Snapshot{Node: "node-1", Evidence: slices.Clone(objects)}
+		for _, file := range slices.Sorted(maps.Keys(files)) {
+			e := snapshot.Evidence{Format: formats[file], File: file, Status: snapshot.OK, Data: files[file]}
+			if e.Format == snapshot.IPTablesSave {
+				e.Family, e.Backend = 4, "nft"
+			}
+			s.Evidence = append(s.Evidence, e)
+		}
+		sameByItself(t, fmt.Sprintf("change %d (%s)", n, what), s)
+		a, err := explain.Audit(s, explain.AuditOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Proxy.Mode != "ipvs" {
+			t.Fatalf("mode %q", a.Proxy.Mode)
+		}
+		if slices.ContainsFunc(a.Findings, func(f report.Finding) bool { return f.Severity == "error" || f.Severity == "critical" }) {
+			found++
+		}
+	}
+	if found < changes/3 {
+		t.Errorf("only %d of %d changes have a finding: nothing to compare", found, changes)
+	}
+}
+
+// changeServers makes one random change.
+func changeServers(r *rand.Rand, files map[string][]byte) (what string) {
+	file := []string{"ipvsadm-Sn.txt", "ipvsadm-Sn.txt", "ipset-save.txt", "ip-addr.txt"}[r.IntN(4)]
+	lines := strings.SplitAfter(string(files[file]), "\n")
+	var some []int
+	for i, l := range lines {
+		if strings.HasPrefix(l, "-") || strings.HasPrefix(l, "add ") || strings.Contains(l, "inet 10.") {
+			some = append(some, i)
+		}
+	}
+	at := some[r.IntN(len(some))]
+	line := lines[at]
+	switch r.IntN(4) {
+	case 0:
+		lines[at], what = "", "deleted "
+	case 1:
+		lines[at], what = strings.NewReplacer(":80 ", ":81 ", ":8080", ":8081", "tcp:80\n", "tcp:81\n").Replace(line), "port of "
+	case 2:
+		lines[at], what = strings.NewReplacer("-w 1", "-w 0", "-s rr", "-s sh").Replace(line), "weight of "
+	case 3:
+		lines[at], what = strings.NewReplacer("-s rr", "-s rr -p 300", "-m -w 1", "-m -w 3").Replace(line), "shares of "
+	}
+	files[file] = []byte(strings.Join(lines, ""))
+	return what + strings.TrimSpace(line)
 }
