@@ -56,6 +56,9 @@ func (m *model) compare(c *cell, paths []report.Path) {
 			switch e := known[ap]; {
 			case proxied(intended.Result, b):
 				b.State, b.Intended = stateOK, ref(1.0)
+			case intended.Result == report.ResultDrop && b.Result == report.ResultDrop && known[ap] != nil:
+				// Translated first and dropped behind it, as the objects ask: in IPVS mode source ranges hold for the node so.
+				b.State, b.Intended = stateOK, ref(b.Probability)
 			case wanted[ap]:
 				b.State, b.Intended = stateOK, ref(share)
 				// What is delivered on this node never passes POSTROUTING, and its answers come back anyway.

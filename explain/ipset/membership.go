@@ -401,3 +401,74 @@ func (s *Set) mayHold(e *Entry, q question) bool {
 	}
 	return true
 }
+
+// mostSources bounds how many entries Sources looks at where no address leads to them.
+const mostSources = 1024
+
+// Sources are the source networks of entries whose other parts a packet meets: where clients would have to be told apart
+// that are alike for everything else. Of a set with very many entries that all could be meant it gives some.
+func (s *Set) Sources(member func(name string) *Set, dirs []Dir, p *Packet) []netip.Prefix {
+	if s.unsure != "" || len(dirs) < len(s.parts) || len(s.parts) == 0 || s.Family != 0 && s.Family != p.Family {
+		return nil
+	}
+	var out []netip.Prefix
+	if s.parts[0] == partSet {
+		for i := range s.Entries {
+			if m := member(s.Entries[i].Member); m != nil && m.Type != s.Type {
+				out = append(out, m.Sources(member, dirs, p)...)
+			}
+		}
+		return out
+	}
+	if !slices.ContainsFunc(s.parts, func(p part) bool { return p == partIP || p == partNet }) || !slices.Contains(dirs[:len(s.parts)], Src) {
+		return nil
+	}
+	if dirs[0] == Dst && s.parts[0] == partIP {
+		for _, i := range s.byFirst()[p.Addrs[Dst].Unmap().WithZone("")] {
+			out = s.sourcesOf(&s.Entries[i], dirs, p, out)
+		}
+		return out
+	}
+	for i := range s.Entries[:min(len(s.Entries), mostSources)] {
+		out = s.sourcesOf(&s.Entries[i], dirs, p, out)
+	}
+	return out
+}
+
+// sourcesOf appends those of one entry.
+func (s *Set) sourcesOf(e *Entry, dirs []Dir, p *Packet, out []netip.Prefix) []netip.Prefix {
+	nets := 0
+	had := len(out)
+	for i, part := range s.parts {
+		switch part {
+		case partIP, partNet:
+			of := e.Nets[nets].prefixes()
+			nets++
+			if dirs[i] == Src {
+				out = append(out, of...)
+			} else if !slices.ContainsFunc(of, func(r netip.Prefix) bool { return r.Contains(p.Addrs[Dst].Unmap()) }) {
+				return out[:had]
+			}
+		case partPort:
+			if d := dirs[i]; e.Proto != 0 && e.Proto != p.Proto || p.KnowsPorts[d] && (p.Ports[d] < e.Port || p.Ports[d] > e.LastPort) {
+				return out[:had]
+			}
+		}
+	}
+	return out
+}
+
+// byFirst are the indexes of the entries by the address that they begin with.
+func (s *Set) byFirst() map[netip.Addr][]int {
+	if m := s.firsts.Load(); m != nil {
+		return *m
+	}
+	m := make(map[netip.Addr][]int, len(s.Entries))
+	for i := range s.Entries {
+		for _, r := range s.Entries[i].Nets[0].prefixes() {
+			m[r.Addr()] = append(m[r.Addr()], i)
+		}
+	}
+	s.firsts.Store(&m)
+	return m
+}

@@ -36,6 +36,7 @@ type Set struct {
 	parts   []part
 	unsure  string // why lookups in this set are not evaluated
 	members atomic.Pointer[members]
+	firsts  atomic.Pointer[map[netip.Addr][]int]
 }
 
 // Entry is one element of a set. What its type does not have is zero.

@@ -1,6 +1,9 @@
 package netfilter
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // how a packet leaves a chain.
 type how uint8
@@ -318,6 +321,9 @@ func (r *run) match(hook Hook, rule *Rule, s state) (yes []matched, no []state) 
 		return nil, []state{s}
 	}
 	for _, m := range rule.Matches {
+		if set, ok := m.(*SetMatch); ok {
+			r.tellSources(set, &s)
+		}
 		if !take(m.Test(r.Kernel, hook, p)) {
 			return nil, []state{s}
 		}
@@ -353,4 +359,17 @@ func sameDestination(live []state) (group, rest []state) {
 		}
 	}
 	return group, rest
+}
+
+// tellSources tells OnSource by which networks a rule's set knows clients.
+func (r *run) tellSources(m *SetMatch, s *state) {
+	if r.OnSource == nil || s.p.SNATed || !slices.Contains(m.Dirs, DirSrc) {
+		return
+	}
+	if set := r.Kernel.Sets[m.Set]; set != nil {
+		all := set.sources(m.Dirs, &s.p)
+		for _, p := range all[:min(len(all), maxTold)] {
+			r.OnSource(p)
+		}
+	}
 }

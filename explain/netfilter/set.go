@@ -1,6 +1,8 @@
 package netfilter
 
 import (
+	"net/netip"
+
 	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/ipset"
 )
@@ -48,8 +50,23 @@ func takesNoMatch(kind string) bool {
 	return false
 }
 
+// sources are the source networks that a captured set tells clients of a packet apart by.
+func (s *Set) sources(dirs []Dir, p *Packet) []netip.Prefix {
+	if s.Captured == nil {
+		return nil
+	}
+	q, sides := setQuestion(dirs, p)
+	return s.Captured.Sources(s.member, sides, q)
+}
+
 // Lookup says which entry of a captured set decides whether the packet is in it. Captured must not be nil.
 func (s *Set) Lookup(dirs []Dir, p *Packet) ipset.Answer {
+	q, sides := setQuestion(dirs, p)
+	return s.Captured.Test(s.member, sides, q)
+}
+
+// setQuestion is a packet as sets look at it, with the sides that the directions select.
+func setQuestion(dirs []Dir, p *Packet) (*ipset.Packet, []ipset.Dir) {
 	q := ipset.Packet{
 		Family: int(p.Family), Proto: p.Proto, Mark: p.Mark,
 		Ifaces: [2]string{p.In.Name, p.Out.Name}, KnowsIfaces: [2]bool{p.In.Known, p.Out.Known},
@@ -69,7 +86,7 @@ func (s *Set) Lookup(dirs []Dir, p *Packet) ipset.Answer {
 			sides[i] = ipset.Dst
 		}
 	}
-	return s.Captured.Test(s.member, sides, &q)
+	return &q, sides
 }
 
 // setFact is the question whether a packet is in a set, which text names with the directions.

@@ -133,7 +133,11 @@ func outcome(p *report.Path) string {
 	slices.SortFunc(backends, func(a, b report.Backend) int {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 	})
-	out := fmt.Sprintf("%s, share %.4f, masquerade %s, reply %s", p.Result, p.Probability, word(p.Masquerade), reply(p.Reply))
+	result := p.Result
+	if result == report.ResultIPVS {
+		result = report.ResultDNAT // who translates is no difference
+	}
+	out := fmt.Sprintf("%s, share %.4f, masquerade %s, reply %s", result, p.Probability, word(p.Masquerade), reply(p.Reply))
 	for _, u := range p.Uncertain {
 		out += ", if " + u.Condition
 	}

@@ -21,7 +21,7 @@ type recording struct {
 	node   *snapshot.Snapshot
 }
 
-var folderName = regexp.MustCompile(`^kube-proxy-1\.(\d+)-(iptables|nftables)(-nft)?$`)
+var folderName = regexp.MustCompile(`^kube-proxy-1\.(\d+)-(iptables|nftables|ipvs)(-nft)?$`)
 
 // recordings are those of a mode, of all modes where none is named, by version, oldest first.
 func recordings(t *testing.T, mode string) []recording {
