@@ -246,7 +246,8 @@ func (m *model) divide(c client, tested []netip.Prefix, have []client, backends 
 			continue
 		}
 		a := addressIn(p, func(a netip.Addr) bool {
-			if backends[a] || m.isNodeAddr(a) || m.classOf(a) != c.Class {
+			// Nobody else sends from an address of the node: the kernel takes such packets for martians.
+			if backends[a] || m.heldAddrs[a] || m.isNodeAddr(a) || m.classOf(a) != c.Class {
 				return false
 			}
 			return !slices.ContainsFunc(cuts[:i], func(q netip.Prefix) bool { return q != p && q.Contains(a) })

@@ -21,8 +21,8 @@ import (
 
 // model is a snapshot as data: rules, host, objects, the proxy's traits, and what the objects intend.
 type model struct {
-	// ownAddrs are the addresses that isNodeAddr knows.
-	ownAddrs map[netip.Addr]bool
+	// ownAddrs are the addresses that isNodeAddr knows, heldAddrs those on any device, whoever put them there.
+	ownAddrs, heldAddrs map[netip.Addr]bool
 	node     string
 	rulesets []*netfilter.Ruleset
 	nft      []*nft.Ruleset

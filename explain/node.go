@@ -131,8 +131,9 @@ func (m *model) isNodeAddr(a netip.Addr) bool { return m.ownAddrs[a] }
 
 // gatherOwnAddrs are those for isNodeAddr: a node in IPVS mode has one more for each Service.
 func (m *model) gatherOwnAddrs() {
-	m.ownAddrs = make(map[netip.Addr]bool)
+	m.ownAddrs, m.heldAddrs = make(map[netip.Addr]bool), make(map[netip.Addr]bool)
 	for _, h := range m.kernel.Host.Addrs {
+		m.heldAddrs[h.Prefix.Addr()] = true
 		if !madeForServices(h.Link) {
 			m.ownAddrs[h.Prefix.Addr()] = true
 		}

@@ -167,6 +167,8 @@ func (p *Port) nothingLocal(policies, elsewhere []string) report.Finding {
 			f.Message += ": in IPVS mode kube-proxy 1.24 and newer takes endpoints of other nodes instead, as if the policy were Cluster; older ones leave the virtual server empty, so that clients are refused"
 			if empty := p.refusedAt(); len(empty) > 0 {
 				f.Message += ", as here at " + list(empty, 4)
+			} else {
+				f.Severity = Info // nobody is left out
 			}
 		}
 		return f

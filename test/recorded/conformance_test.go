@@ -40,10 +40,23 @@ var modeDifferences = []modeDifference{
 	{mode: "nftables", services: "balancer-local-none", frontends: "LoadBalancer", class: "node", versions: span{to: 32}, because: earlyDrop},
 	{mode: "nftables", services: "balancer-local-none", frontends: "NodePort", class: "node", versions: span{to: 29}, because: earlyDrop},
 	{mode: "nftables", services: "node-port-local-none", frontends: "NodePort", class: "node", versions: span{to: 29}, because: earlyDrop},
+	{mode: "ipvs", frontends: "NodePort 127.0.0.1:", because: "only iptables mode serves node ports on loopback addresses"},
+	{mode: "ipvs", services: "balancer-local", frontends: "NodePort", because: oneList},
+	{mode: "ipvs", services: "balancer-local", frontends: "LoadBalancer", because: oneList},
+	{mode: "ipvs", services: "balancer-ranges-local", frontends: "NodePort", because: oneList},
+	{mode: "ipvs", services: "external-ip-local", frontends: "NodePort", because: oneList},
+	{mode: "ipvs", services: "external-ip-local", frontends: "ExternalIP", because: oneList},
+	{mode: "ipvs", services: "node-port-all-local", frontends: "NodePort", because: oneList},
+	{mode: "ipvs", services: "node-port-local", frontends: "NodePort", because: oneList},
+	{mode: "ipvs", services: "internal-local-none", frontends: "ClusterIP", because: "a virtual server without real servers refuses, where iptables mode drops"},
+	{mode: "ipvs", services: "balancer-none", frontends: "LoadBalancer", class: "node", because: "a virtual server without real servers refuses the node's own connections too, which iptables mode lets pass"},
+	{mode: "ipvs", services: "balancer-ranges-all", frontends: "LoadBalancer", versions: span{to: 35}, because: "a source range that holds everything is in no set, and the Service is closed to all but the node"},
 	{mode: "nftables", services: "leaving-and-back", versions: span{to: 35}, because: "up to 1.35 chance decides between two copies of an endpoint", chance: true},
+	{mode: "ipvs", services: "leaving-and-back", versions: span{to: 35}, because: "up to 1.35 chance decides between two copies of an endpoint", chance: true},
 }
 
 const (
+	oneList   = "a virtual server has one list of real servers for all clients: policy Local holds for pods and the node itself too, and where it has no endpoint those of other nodes serve (since 1.24)"
 	onPrimary = "nftables mode serves node ports, and health checks with them, on the primary addresses of the node unless it is told otherwise (since 1.31)"
 	earlyDrop = "up to 1.33.5 the node's own connections are dropped before the translation where policy Local has no endpoint (in 1.29 to node ports too)"
 )
@@ -140,6 +153,9 @@ func outcome(p *report.Path) string {
 	out := fmt.Sprintf("%s, share %.4f, masquerade %s, reply %s", result, p.Probability, word(p.Masquerade), reply(p.Reply))
 	for _, u := range p.Uncertain {
 		out += ", if " + u.Condition
+	}
+	if result == report.ResultDrop || result == report.ResultReject {
+		return out // behind the translation or before it: nobody is met
 	}
 	for _, b := range backends {
 		out += fmt.Sprintf("\n  %s:%d %s, share %.4f, masquerade %s, reply %s", b.Address, b.Port, b.State, b.Probability, word(b.Masquerade), reply(b.Reply))
