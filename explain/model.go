@@ -23,13 +23,13 @@ import (
 type model struct {
 	// ownAddrs are the addresses that isNodeAddr knows, heldAddrs those on any device, whoever put them there.
 	ownAddrs, heldAddrs map[netip.Addr]bool
-	node     string
-	rulesets []*netfilter.Ruleset
-	nft      []*nft.Ruleset
-	kernel   *netfilter.Kernel
-	walker   netfilter.Walker
-	objects  *objects.Set
-	proxy    traits.Proxy
+	node                string
+	rulesets            []*netfilter.Ruleset
+	nft                 []*nft.Ruleset
+	kernel              *netfilter.Kernel
+	walker              netfilter.Walker
+	objects             *objects.Set
+	proxy               traits.Proxy
 	// captured is when the evidence was taken; zero when nothing in it has a time. taken is the same as a collector says
 	// it, zero for loose files.
 	taken, captured time.Time

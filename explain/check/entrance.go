@@ -73,15 +73,49 @@ func (p *Port) entrance(path *report.Path) (entrance, bool) {
 	return e, ok
 }
 
-// leadsTo says in words what the rule leads to, for packets that come out untranslated all the same.
-func (e entrance) leadsTo() string {
+// leadsTo says in words what the rule leads to, for packets that come out untranslated all the same, and shows the chain
+// that they fall out of.
+func (e entrance) leadsTo() (text string, evidence []report.Evidence) {
+	evidence = []report.Evidence{RuleEvidence(e.rules, e.rule)}
 	switch {
 	case e.chain == nil:
-		return "its rule leads to a chain that is not there"
+		return "its rule leads to a chain that is not there", evidence
 	case len(e.chain.Rules) == 0:
-		return fmt.Sprintf("its chain %s is empty", e.chain.Name)
+		return fmt.Sprintf("its chain %s is empty", e.chain.Name), append(evidence, ChainEvidence(e.rules, e.chain))
 	}
-	return fmt.Sprintf("its chain %s translates nothing", e.chain.Name)
+	text = fmt.Sprintf("its chain %s translates nothing", e.chain.Name)
+	evidence = append(evidence, ChainEvidence(e.rules, e.chain))
+	if c := e.vacant(); c != nil {
+		text = fmt.Sprintf("its chain %s leads to %s, which is empty", e.chain.Name, c.Name)
+		evidence = append(evidence, ChainEvidence(e.rules, c))
+	}
+	return text, evidence
+}
+
+// vacant is the last chain without rules that the Service's own chain leads to, nil where there is none: the one for
+// clients from outside comes behind those for clients of the cluster.
+func (e entrance) vacant() *netfilter.Chain {
+	t := e.rules.Table("nat")
+	var last *netfilter.Chain
+	seen := map[*netfilter.Chain]bool{e.chain: true}
+	for queue := []*netfilter.Chain{e.chain}; len(queue) > 0; queue = queue[1:] {
+		for i := range queue[0].Rules {
+			jump, ok := queue[0].Rules[i].Target.(netfilter.Jump)
+			if !ok {
+				continue
+			}
+			c := t.Chain(jump.Chain)
+			if c == nil || seen[c] {
+				continue
+			}
+			seen[c] = true
+			if len(c.Rules) == 0 {
+				last = c
+			}
+			queue = append(queue, c)
+		}
+	}
+	return last
 }
 
 // gate is a chain that kube-proxy keeps for all Services, with what there is of it.

@@ -117,11 +117,9 @@ func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 			return []report.Finding{p.partly(paths, first)}
 		}
 		if e, ok := p.entrance(first); ok && outcome(first) != report.ResultNoMatch {
-			message += ": " + e.leadsTo()
-			evidence = append(evidence, RuleEvidence(e.rules, e.rule))
-			if e.chain != nil {
-				evidence = append(evidence, ChainEvidence(e.rules, e.chain))
-			}
+			text, shown := e.leadsTo()
+			message += ": " + text
+			evidence = append(evidence, shown...)
 		}
 		if outcome(first) == report.ResultNoMatch {
 			var where []report.Evidence
@@ -178,7 +176,8 @@ func outcome(p *report.Path) report.Result {
 // has none for it.
 func (p *Port) unprogrammed(path *report.Path, message string) (string, []report.Evidence) {
 	if e, ok := p.entrance(path); ok {
-		return fmt.Sprintf("packets to %s (%s) pass untranslated: %s", frontend(path), p.Key(), e.leadsTo()), []report.Evidence{RuleEvidence(e.rules, e.rule)}
+		text, shown := e.leadsTo()
+		return fmt.Sprintf("packets to %s (%s) pass untranslated: %s", frontend(path), p.Key(), text), shown
 	}
 	if p.On.Proxy.Mode == kernelspace {
 		return message + " (HNS has no load balancer for it)", nil

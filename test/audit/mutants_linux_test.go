@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,14 +48,15 @@ var hunts = []struct {
 // and audits: every change that matters is found where it is, and none that does not matter is an error.
 //
 // SVCNET_MUTANTS says how many changes are made: half of it in each hunt, so that it is the number for the two of
-// iptables mode together. SVCNET_MUTANT=N makes that one alone, as it is printed.
+// iptables mode together. SVCNET_MUTANT=N,N makes those alone, as they are printed.
 func TestMutants(t *testing.T) {
-	count, seed, only := setting(t, "SVCNET_MUTANTS", sampleMutants), setting(t, "SVCNET_MUTANT_SEED", mutantSeed), setting(t, "SVCNET_MUTANT", -1)
+	count, seed := setting(t, "SVCNET_MUTANTS", sampleMutants), setting(t, "SVCNET_MUTANT_SEED", mutantSeed)
+	only := strings.FieldsFunc(os.Getenv("SVCNET_MUTANT"), func(r rune) bool { return r == ',' || r == ' ' })
 	var tables []*table
 	for i, d := range hunts {
 		var numbers []int
 		for i := range (count + 1) / 2 {
-			if n := d.first + i*d.stride; only < 0 || n == only {
+			if n := d.first + i*d.stride; len(only) == 0 || slices.Contains(only, strconv.Itoa(n)) {
 				numbers = append(numbers, n)
 			}
 		}
