@@ -487,6 +487,9 @@ func wayLine(j journey, b *branch, backends bool) line {
 			}
 		}
 	}
+	if j.translates != nil && j.translates.Kind == "virtual-server" {
+		l = l.prose(faint, "→ virtual server")
+	}
 	return l
 }
 
