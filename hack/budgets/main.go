@@ -28,7 +28,7 @@ func main() {
 	services := flag.Int("services", 10000, "number of Services")
 	endpoints := flag.Int("endpoints", 5, "endpoints of each")
 	rounds := flag.Int("rounds", 5, "rounds of which the median counts")
-	mode := flag.String("mode", "iptables", "with -audit: the mode of kube-proxy, iptables or nftables")
+	mode := flag.String("mode", "iptables", "with -audit: the mode of kube-proxy, iptables, nftables or ipvs")
 	alone := flag.Int("audit", 0, "only audit a cluster of that many Services, and print the CPU times of audit and decoding")
 	flag.Parse()
 	if *alone > 0 {
@@ -68,7 +68,7 @@ func run(services, endpoints, rounds int) error {
 	namespace, name := scale.Service(services / 2)
 	options := explain.TraceOptions{Namespace: namespace, Service: name}
 
-	var unit, parse, trace, cold, coldBig, audit, decode, auditBig, decodeBig, native, nativeDecode figures
+	var unit, parse, trace, cold, coldBig, audit, decode, auditBig, decodeBig, native, nativeDecode, servers, serversDecode figures
 	for range rounds {
 		d, err := awk(file)
 		if err != nil {
@@ -89,7 +89,7 @@ func run(services, endpoints, rounds int) error {
 			audit, decode *figures
 		}{
 			{"iptables", services, &audit, &decode}, {"iptables", 5 * services, &auditBig, &decodeBig},
-			{"nftables", services, &native, &nativeDecode},
+			{"nftables", services, &native, &nativeDecode}, {"ipvs", services, &servers, &serversDecode},
 		} {
 			whole, objects, err := auditInChild(a.mode, a.services, endpoints)
 			if err != nil {
@@ -125,6 +125,8 @@ func run(services, endpoints, rounds int) error {
 	fmt.Printf("%-44s %8.3f s  %5.2f of a fifth  budget 5.5\n", "audit of five times as many Services", rulesOnlyBig.Seconds(), rulesOnlyBig.Seconds()/rulesOnly.Seconds())
 	rulesOnlyNative := native.median() - nativeDecode.median()
 	fmt.Printf("%-44s %8.3f s  %5.2f A\n", "audit in nftables mode, parsing included", rulesOnlyNative.Seconds(), rulesOnlyNative.Seconds()/a)
+	rulesOnlyServers := servers.median() - serversDecode.median()
+	fmt.Printf("%-44s %8.3f s  %5.2f A\n", "audit in IPVS mode, parsing included", rulesOnlyServers.Seconds(), rulesOnlyServers.Seconds()/a)
 	fmt.Printf("%-44s %8.1f MB %5.2f x text  budget 10\n", "heap that the parsed rules keep", heap/1e6, heap/float64(len(small)))
 	return nil
 }
@@ -187,6 +189,9 @@ func auditAlone(mode string, services, endpoints int) error {
 // rulesOf is the evidence of a mode's rules.
 func rulesOf(mode string, services, endpoints int) []snapshot.Evidence {
 	rules := snapshot.Evidence{Format: snapshot.IPTablesSave, Family: 4, Backend: "nft", File: "iptables-save.txt", Status: snapshot.OK}
+	if mode == "ipvs" {
+		return scale.IPVS(services, endpoints)
+	}
 	if mode != "nftables" {
 		rules.Data = scale.IPTablesSave(services, endpoints)
 		return []snapshot.Evidence{rules}

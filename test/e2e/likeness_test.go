@@ -120,22 +120,11 @@ func TestLikenessOfServers(t *testing.T) {
 	const services, endpoints, changes = 24, 3, 60
 	r := rand.New(rand.NewPCG(11, 20261128))
 	objects := cluster(services, endpoints)
-	formats := map[string]snapshot.Format{
-		"ipvsadm-Sn.txt": snapshot.IPVSSave, "ipset-save.txt": snapshot.IPSetSave, "iptables-save.txt": snapshot.IPTablesSave,
-		"ip-addr.txt": snapshot.IPAddr, "sysctl.txt": snapshot.Sysctl,
-	}
 	found := 0
 	for n := range changes {
-		files := scale.IPVS(services, endpoints)
-		what := changeServers(r, files)
-		s := &snapshot.Snapshot{Node: "node-1", Evidence: slices.Clone(objects)}
-		for _, file := range slices.Sorted(maps.Keys(files)) {
-			e := snapshot.Evidence{Format: formats[file], File: file, Status: snapshot.OK, Data: files[file]}
-			if e.Format == snapshot.IPTablesSave {
-				e.Family, e.Backend = 4, "nft"
-			}
-			s.Evidence = append(s.Evidence, e)
-		}
+		evidence := scale.IPVS(services, endpoints)
+		what := changeServers(r, evidence)
+		s := &snapshot.Snapshot{Node: "node-1", Evidence: append(slices.Clone(objects), evidence...)}
 		sameByItself(t, fmt.Sprintf("change %d (%s)", n, what), s)
 		a, err := explain.Audit(s, explain.AuditOptions{})
 		if err != nil {
@@ -154,9 +143,10 @@ func TestLikenessOfServers(t *testing.T) {
 }
 
 // changeServers makes one random change.
-func changeServers(r *rand.Rand, files map[string][]byte) (what string) {
-	file := []string{"ipvsadm-Sn.txt", "ipvsadm-Sn.txt", "ipset-save.txt", "ip-addr.txt"}[r.IntN(4)]
-	lines := strings.SplitAfter(string(files[file]), "\n")
+func changeServers(r *rand.Rand, evidence []snapshot.Evidence) (what string) {
+	format := []snapshot.Format{snapshot.IPVSSave, snapshot.IPVSSave, snapshot.IPSetSave, snapshot.IPAddr}[r.IntN(4)]
+	e := &evidence[slices.IndexFunc(evidence, func(e snapshot.Evidence) bool { return e.Format == format })]
+	lines := strings.SplitAfter(string(e.Data), "\n")
 	var some []int
 	for i, l := range lines {
 		if strings.HasPrefix(l, "-") || strings.HasPrefix(l, "add ") || strings.Contains(l, "inet 10.") {
@@ -175,6 +165,6 @@ func changeServers(r *rand.Rand, files map[string][]byte) (what string) {
 	case 3:
 		lines[at], what = strings.NewReplacer("-s rr", "-s rr -p 300", "-m -w 1", "-m -w 3").Replace(line), "shares of "
 	}
-	files[file] = []byte(strings.Join(lines, ""))
+	e.Data = []byte(strings.Join(lines, ""))
 	return what + strings.TrimSpace(line)
 }

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
 )
 
-// IPVS is what a node of the same cluster has where kube-proxy runs in IPVS mode: the output of `ipvsadm -Sn`, `ipset save`,
-// `iptables-save -c`, `ip addr` and `sysctl -a`, by file name. The node is node-1.
-func IPVS(services, endpoints int) map[string][]byte {
+// IPVS is what node-1 of the same cluster has where kube-proxy runs in IPVS mode: virtual servers, sets, rules, addresses
+// and sysctls, as evidence.
+func IPVS(services, endpoints int) []snapshot.Evidence {
 	var servers, clusterIPs, loopBack, bound, addrs bytes.Buffer
 	addrs.WriteString("1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n2: eth0: <BROADCAST,UP,LOWER_UP> mtu 1500\n    inet 172.30.0.11/16 scope global eth0\n" +
 		"3: kube-ipvs0: <BROADCAST,NOARP> mtu 1500\n")
@@ -41,10 +43,16 @@ func IPVS(services, endpoints int) map[string][]byte {
 		}
 	}
 	sets.WriteString("create KUBE-HEALTH-CHECK-NODE-PORT bitmap:port range 0-65535\n")
-	return map[string][]byte{
-		"ipvsadm-Sn.txt": servers.Bytes(), "ipset-save.txt": sets.Bytes(), "iptables-save.txt": []byte(strings.TrimLeft(ipvsRules, "\n")),
-		"ip-addr.txt": addrs.Bytes(), "sysctl.txt": []byte("net.ipv4.ip_forward = 1\nnet.ipv4.vs.conntrack = 1\n"),
+	rules := snapshot.Evidence{Format: snapshot.IPTablesSave, Family: 4, Backend: "nft", File: "iptables-save.txt", Data: []byte(strings.TrimLeft(ipvsRules, "\n"))}
+	all := []snapshot.Evidence{
+		{Format: snapshot.IPVSSave, File: "ipvsadm-Sn.txt", Data: servers.Bytes()}, {Format: snapshot.IPSetSave, File: "ipset-save.txt", Data: sets.Bytes()},
+		rules, {Format: snapshot.IPAddr, File: "ip-addr.txt", Data: addrs.Bytes()},
+		{Format: snapshot.Sysctl, File: "sysctl.txt", Data: []byte("net.ipv4.ip_forward = 1\nnet.ipv4.vs.conntrack = 1\n")},
 	}
+	for i := range all {
+		all[i].Status = snapshot.OK
+	}
+	return all
 }
 
 // ipvsRules are those of kube-proxy 1.26 and later for Services of type ClusterIP.
