@@ -116,11 +116,24 @@ func rules(b *report.Backend) []report.Evidence {
 		if h.Table != hnsTable && h.Kind != "virtual-server" && (h.Kind != "rule" || h.Table != "nat" && !nativeTable(h.Table)) {
 			continue
 		}
-		e := h.Evidence
-		e.Text = h.Text
-		out = append(out, e)
+		out = append(out, hopEvidence(&h))
 	}
 	return out
+}
+
+// hopEvidence is a hop's rule as evidence. Rules of nftables do not say of themselves in which chain they are.
+func hopEvidence(h *report.Hop) report.Evidence {
+	e := h.Evidence
+	e.Text = h.Text
+	if h.Kind == "rule" && nativeTable(h.Table) {
+		e.Text = nativeRule(h.Table, h.Chain, h.Text)
+	}
+	return e
+}
+
+// nativeRule is a rule of nftables with its place: "table ip kube-proxy chain reject-chain { reject }".
+func nativeRule(table, chain, rule string) string {
+	return fmt.Sprintf("table %s chain %s { %s }", table, chain, rule)
 }
 
 // rules are those that lead to an endpoint: on a Windows node with the load balancer, which stands on the path.
@@ -137,13 +150,11 @@ func verdict(p *report.Path) []report.Evidence {
 	if len(p.Hops) == 0 {
 		return nil
 	}
-	h := p.Hops[len(p.Hops)-1]
-	e := h.Evidence
-	if e.File == "" {
+	h := &p.Hops[len(p.Hops)-1]
+	if h.Evidence.File == "" {
 		return nil // a decision of the kernel's that no line of a file shows
 	}
-	e.Text = h.Text
-	return []report.Evidence{e}
+	return []report.Evidence{hopEvidence(h)}
 }
 
 func (p *Port) objectEvidence() report.Evidence {

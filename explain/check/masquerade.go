@@ -66,9 +66,7 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 	for i := range at.Hops {
 		// A rule of somebody else that set the mark for it.
 		if h := &at.Hops[i]; !missing && nativeTable(h.Table) && !tableOfProxy(h.Table) && strings.Contains(h.Text, " mark set ") {
-			e := h.Evidence
-			e.Text = h.Text
-			evidence = append(evidence, e)
+			evidence = append(evidence, hopEvidence(h))
 		}
 	}
 	evidence = append(append(evidence, rules(backend)...), nftPlaces(p.nftWay(at))...)
@@ -77,9 +75,7 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 	}
 	for _, h := range backend.Hops {
 		if h.Chain == "POSTROUTING" || strings.HasSuffix(h.Chain, "-POSTROUTING") {
-			e := h.Evidence
-			e.Text = h.Text
-			evidence = append(evidence, e)
+			evidence = append(evidence, hopEvidence(&h))
 		}
 	}
 	return []report.Finding{{

@@ -25,7 +25,7 @@ func (p *Port) nftAffinity() (found report.Finding, ok bool) {
 			if want, got, what, r := p.nftSticks(t, c); r != nil {
 				found = report.Finding{
 					Subject: p.Key(), Message: fmt.Sprintf("chain %s %s", c.Name, what), Want: want, Got: got,
-					Evidence: []report.Evidence{nftEvidence(rs, r), p.objectEvidence()},
+					Evidence: []report.Evidence{nftEvidence(rs, t, c, r), p.objectEvidence()},
 					Causes: []string{
 						"kube-proxy has not synced since sessionAffinity of the Service was changed",
 						"something other than kube-proxy changed its table",
@@ -142,6 +142,6 @@ func nftClient(e nft.Expr) bool {
 }
 
 // nftEvidence is a rule of nftables, for a finding.
-func nftEvidence(rs *nft.Ruleset, r *nft.Rule) report.Evidence {
-	return report.Evidence{Source: "nftables", File: rs.File, Line: r.Line, Text: r.Text}
+func nftEvidence(rs *nft.Ruleset, t *nft.Table, c *nft.Chain, r *nft.Rule) report.Evidence {
+	return report.Evidence{Source: "nftables", File: rs.File, Line: r.Line, Text: nativeRule(t.String(), c.Name, r.Text)}
 }

@@ -101,7 +101,7 @@ func (n *Node) nftStrange(rs *nft.Ruleset, t *nft.Table) []report.Finding {
 			if dataplane.NFTSharedRule(c.Name, r, n.Proxy.MasqueradeMark) {
 				continue
 			}
-			e := nftEvidence(rs, r)
+			e := nftEvidence(rs, t, c, r)
 			out = append(out, report.Finding{
 				Severity: Warning,
 				Subject:  fmt.Sprintf("%s %s", t, c.Name),

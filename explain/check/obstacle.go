@@ -221,8 +221,7 @@ func onRequest(p *Port, path *report.Path) *Obstacle {
 	}
 	if last := hops[len(hops)-1]; last.Kind == "rule" || last.Kind == "policy" {
 		o.Text = last.Text
-		e := last.Evidence
-		e.Text = last.Text
+		e := hopEvidence(&last)
 		o.Rule = &e
 	}
 	return o
@@ -240,8 +239,7 @@ func byNotrack(p *Port, path *report.Path) *Obstacle {
 	o := onRequest(p, path)
 	for i := range path.Hops {
 		if h := &path.Hops[i]; h.Table == "raw" || takesOut(h) {
-			e := h.Evidence
-			e.Text = h.Text
+			e := hopEvidence(h)
 			o.Table, o.Chain, o.Text, o.Rule = h.Table, h.Chain, h.Text, &e
 		}
 	}
@@ -258,7 +256,9 @@ func onReply(p *Port, path *report.Path, b *report.Backend, r *report.Reply) *Ob
 	}
 	if r.Evidence.File != "" {
 		e := r.Evidence
-		e.Text = r.Text
+		if e.Text = r.Text; nativeTable(r.Table) {
+			e.Text = nativeRule(r.Table, r.Chain, r.Text)
+		}
 		o.Rule = &e
 	}
 	return o
