@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // ParseBridges reads `brctl show` into Links: bridges get their kind, ports their master. It does not make
@@ -38,7 +40,7 @@ func ParseBridges(h *Host, text, file string) ([]Problem, error) {
 			if len(words) == 4 {
 				port = words[3]
 			}
-		case isPrompt(line):
+		case paste.Prompt(line):
 			continue
 		default:
 			r.skip(n, line, "not a row of brctl show")
@@ -97,7 +99,7 @@ func ParseHairpin(h *Host, text, file string) ([]Problem, error) {
 	for n, line := range lines(text) {
 		r.seen++
 		if err := l.hairpin(line, r.at(n, line)); err != nil {
-			if !isPrompt(line) {
+			if !paste.Prompt(line) {
 				r.skip(n, line, "%v", err)
 			}
 			continue
@@ -117,7 +119,7 @@ func (l *links) hairpin(line string, ev Evidence) error {
 	}
 	value := strings.Trim(line[m[1]:], " \t:=")
 	if value != "0" && value != "1" {
-		return fmt.Errorf("hairpin_mode is 0 or 1, not %q", shorten(value))
+		return fmt.Errorf("hairpin_mode is 0 or 1, not %q", paste.Quote(value))
 	}
 	k := l.get(line[m[2]:m[3]])
 	k.setHairpin(value, ev)

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // ParseConntrack reads tracked connections into Flows: `conntrack -L` with or without -o extended, and
@@ -25,7 +27,7 @@ func ParseConntrack(h *Host, text, file string) ([]Problem, error) {
 		}
 		f, err := flowOf(strings.Fields(line))
 		if err != nil {
-			if !isPrompt(line) {
+			if !paste.Prompt(line) {
 				r.skip(n, line, "%v", err)
 			}
 			continue
@@ -112,7 +114,7 @@ func flowOf(words []string) (Flow, error) {
 		case "mark":
 			m, err := strconv.ParseUint(value, 0, 32)
 			if err != nil {
-				return f, fmt.Errorf("mark %q cannot be read", shorten(value))
+				return f, fmt.Errorf("mark %q cannot be read", paste.Quote(value))
 			}
 			f.Mark = uint32(m)
 		case "zone":
@@ -139,7 +141,7 @@ func (t *tuple) set(key, value string) error {
 	case "src", "dst":
 		a, err := netip.ParseAddr(value)
 		if err != nil {
-			return fmt.Errorf("%s %q is not an address", key, shorten(value))
+			return fmt.Errorf("%s %q is not an address", key, paste.Quote(value))
 		}
 		if key == "src" {
 			t.src = a
@@ -149,7 +151,7 @@ func (t *tuple) set(key, value string) error {
 	case "sport", "dport":
 		p, err := strconv.ParseUint(value, 10, 16)
 		if err != nil {
-			return fmt.Errorf("%s %q is not a port number", key, shorten(value))
+			return fmt.Errorf("%s %q is not a port number", key, paste.Quote(value))
 		}
 		if key == "sport" {
 			t.sport = uint16(p)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // FlowStats are the counters of connection tracking on one CPU, counted since the node booted.
@@ -43,7 +45,7 @@ func ParseFlowStats(h *Host, text, file string) ([]Problem, error) {
 			s, ok = columnsOf(columns, words, row)
 			s.Evidence = r.at(n, s.String())
 			row++
-		case isPrompt(line):
+		case paste.Prompt(line):
 			continue
 		}
 		if !ok {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // fuzz feeds a parser with changed captures. Whatever they hold, it returns, what it read can be asked, and
@@ -30,7 +32,7 @@ func fuzz(f *testing.F, parse parser, words ...string) {
 		h := &Host{}
 		problems, err := parse(h, text, "fuzz")
 		for _, p := range problems {
-			if !utf8.ValidString(p.Text) || len(p.Text) > 2*longestQuote || p.Why == "" {
+			if !utf8.ValidString(p.Text) || len(p.Text) > 2*paste.Longest || p.Why == "" {
 				t.Errorf("problem %+v", p)
 			}
 		}

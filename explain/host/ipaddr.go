@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // ParseAddrs reads `ip addr` into Addrs, and into Links where interfaces are shown with their flags: plain,
@@ -232,7 +234,7 @@ func prefixOf(s string) (netip.Prefix, error) {
 	}
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" {
-		return netip.Prefix{}, fmt.Errorf("%q is not an address", shorten(s))
+		return netip.Prefix{}, fmt.Errorf("%q is not an address", paste.Quote(s))
 	}
 	return single(a), nil
 }

@@ -3,6 +3,8 @@ package host
 import (
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // ParseLinks reads `ip link` into Links: plain, with -d, one-line (-o), brief (-br) and JSON (-j). A line or
@@ -82,7 +84,7 @@ func (b *linkBlocks) words(words []string, n int, line string) {
 		}
 	case b.current != "":
 		b.detail(words, n, line)
-	case isPrompt(line):
+	case paste.Prompt(line):
 	default:
 		b.skip(n, line, "not a line of ip addr or ip link")
 	}

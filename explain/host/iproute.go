@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // ParseRoutes reads `ip route` into Routes: one table or all, of one family or both, plain, with -d,
@@ -73,7 +75,7 @@ func tableName(s string) string {
 }
 
 func (l *routeListing) line(n int, line string) {
-	if isPrompt(line) {
+	if paste.Prompt(line) {
 		l.heading(line)
 		return
 	}
@@ -345,7 +347,7 @@ func (a *routeAttrs) read(words []string) error {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("%s %q cannot be read", key, shorten(value))
+			return fmt.Errorf("%s %q cannot be read", key, paste.Quote(value))
 		}
 		i++
 	}
@@ -444,7 +446,7 @@ func (l *routeListing) json(o routeJSON, ev Evidence) {
 func number(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 0, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a number", shorten(s))
+		return 0, fmt.Errorf("%q is not a number", paste.Quote(s))
 	}
 	return int(n), nil
 }

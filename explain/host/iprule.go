@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // ParseRules reads `ip rule` into Rules, as text or JSON (-j). The family is 4 or 6 where the command that
@@ -48,7 +50,7 @@ type ruleListing struct {
 }
 
 func (l *ruleListing) line(n int, line string) {
-	if isPrompt(line) {
+	if paste.Prompt(line) {
 		l.settle()
 		if m := familyWord.FindStringSubmatch(line); m != nil {
 			l.family = 4
@@ -211,12 +213,12 @@ func (r *Rule) mark(s string) error {
 	mark, mask, masked := strings.Cut(s, "/")
 	m, err := strconv.ParseUint(mark, 0, 32)
 	if err != nil {
-		return fmt.Errorf("fwmark %q cannot be read", shorten(s))
+		return fmt.Errorf("fwmark %q cannot be read", paste.Quote(s))
 	}
 	r.Mark, r.Mask = uint32(m), 0xffffffff
 	if masked {
 		if m, err = strconv.ParseUint(mask, 0, 32); err != nil {
-			return fmt.Errorf("fwmark %q cannot be read", shorten(s))
+			return fmt.Errorf("fwmark %q cannot be read", paste.Quote(s))
 		}
 		r.Mask = uint32(m)
 	}

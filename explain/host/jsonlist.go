@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // isJSON tells whether a text is JSON as `ip -j` and `bridge -j` print it: one or more arrays.
@@ -39,7 +41,7 @@ func eachObject[T any](r *reading, text string, use func(o T, ev Evidence)) {
 			start += len(text[start:]) - len(strings.TrimLeft(text[start:], ", \t\r\n"))
 			var raw json.RawMessage
 			if err := dec.Decode(&raw); err != nil {
-				r.skip(lineAt(start), text[start:min(len(text), start+longestQuote)], "the JSON breaks off: %v", err)
+				r.skip(lineAt(start), text[start:min(len(text), start+paste.Longest)], "the JSON breaks off: %v", err)
 				return
 			}
 			r.seen++
@@ -49,7 +51,7 @@ func eachObject[T any](r *reading, text string, use func(o T, ev Evidence)) {
 			n := lineAt(start)
 			var o T
 			if err := json.Unmarshal(raw, &o); err != nil {
-				r.skip(n, string(raw[:min(len(raw), 2*longestQuote)]), "%v", err)
+				r.skip(n, string(raw[:min(len(raw), 2*paste.Longest)]), "%v", err)
 				continue
 			}
 			use(o, r.at(n, string(raw)))

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // Problem is a line that a parser could not use. The rest of the capture was read.
@@ -56,7 +57,7 @@ func (r *reading) at(line int, text string) Evidence {
 }
 
 func (r *reading) skip(line int, text, format string, args ...any) {
-	r.problems = append(r.problems, Problem{Line: line, Text: shorten(text), Why: fmt.Sprintf(format, args...)})
+	r.problems = append(r.problems, Problem{Line: line, Text: paste.Quote(text), Why: fmt.Sprintf(format, args...)})
 }
 
 // result is what a parser returns: an error when not one line was of use.
@@ -73,34 +74,4 @@ func (r *reading) result() ([]Problem, error) {
 		why = fmt.Sprintf(": line %d: %s", p.Line, p.Why)
 	}
 	return r.problems, fmt.Errorf("read %s from %s: none of its %d lines can be used%s", r.what, r.file, r.seen, why)
-}
-
-// longestQuote bounds the text of a problem, in bytes.
-const longestQuote = 160
-
-// shorten makes a line fit to be shown: valid UTF-8, bounded.
-func shorten(s string) string {
-	s = strings.TrimSpace(s)
-	cut := len(s) > longestQuote
-	if cut {
-		s = s[:longestQuote]
-	}
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\ufffd")
-	}
-	if cut {
-		s += "…"
-	}
-	return s
-}
-
-// isPrompt tells whether a line is the command that was typed, pasted along with its output: "# ip rule",
-// "root@node-a:~# ip -6 route show table 2", "$ ss -lnt".
-func isPrompt(line string) bool {
-	line = strings.TrimSpace(line)
-	if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "$") {
-		return true
-	}
-	end := strings.IndexAny(line, "#$")
-	return end > 0 && end+1 < len(line) && line[end+1] == ' ' && strings.ContainsAny(line[:end], "@:]~")
 }

@@ -1,6 +1,10 @@
 package host
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
+)
 
 // Offload is one feature of a network interface.
 type Offload struct {
@@ -29,7 +33,7 @@ func ParseOffloads(h *Host, text, file string) ([]Problem, error) {
 			r.skip(n, line, "a feature without the line that names its interface")
 			continue
 		case ok && len(words) > 0 && (words[0] == "on" || words[0] == "off"):
-		case isPrompt(line):
+		case paste.Prompt(line):
 			continue
 		default:
 			r.skip(n, line, "not a feature that is on or off")

@@ -6,6 +6,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // RecentList is one list of -m recent as /proc/net/xt_recent/NAME shows it.
@@ -67,7 +69,7 @@ func ParseRecent(h *Host, text, file string) ([]Problem, error) {
 		}
 		e, err := recentOf(entry)
 		if err != nil {
-			if !isPrompt(line) {
+			if !paste.Prompt(line) {
 				r.skip(n, line, "%v", err)
 			}
 			continue
@@ -96,18 +98,18 @@ func recentOf(line string) (RecentEntry, error) {
 	}
 	var err error
 	if e.Addr, err = netip.ParseAddr(words[0][len("src="):]); err != nil {
-		return e, fmt.Errorf("%q is not an address", shorten(words[0]))
+		return e, fmt.Errorf("%q is not an address", paste.Quote(words[0]))
 	}
 	if e.TTL, err = strconv.Atoi(words[2]); err != nil {
-		return e, fmt.Errorf("ttl %q is not a number", shorten(words[2]))
+		return e, fmt.Errorf("ttl %q is not a number", paste.Quote(words[2]))
 	}
 	if e.LastSeen, err = strconv.ParseUint(words[4], 10, 64); err != nil {
-		return e, fmt.Errorf("last_seen %q is not a number", shorten(words[4]))
+		return e, fmt.Errorf("last_seen %q is not a number", paste.Quote(words[4]))
 	}
 	for _, w := range words[7:] {
 		stamp, err := strconv.ParseUint(strings.TrimSuffix(w, ","), 10, 64)
 		if err != nil {
-			return e, fmt.Errorf("stamp %q is not a number", shorten(w))
+			return e, fmt.Errorf("stamp %q is not a number", paste.Quote(w))
 		}
 		e.Stamps = append(e.Stamps, stamp)
 	}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // ParseSockets reads listening TCP and SCTP and unconnected UDP sockets from `ss -lntu` and its variants
@@ -89,7 +91,7 @@ func (l *socketListing) socket(line string) (s Socket, kind lineKind, err error)
 	}
 	listens, ok := socketStates[words[0]]
 	switch {
-	case !ok && (strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t") || isPrompt(line)):
+	case !ok && (strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t") || paste.Prompt(line)):
 		return s, notSocket, nil // a row's second line (-i, -m), or the command
 	case !ok:
 		return s, notSocket, fmt.Errorf("not a row of ss")
@@ -119,11 +121,11 @@ func (l *socketListing) socket(line string) (s Socket, kind lineKind, err error)
 func (l *socketListing) bound(s *Socket, local, peer string) error {
 	i := strings.LastIndexByte(local, ':')
 	if i < 0 {
-		return fmt.Errorf("local address %q has no port", shorten(local))
+		return fmt.Errorf("local address %q has no port", paste.Quote(local))
 	}
 	port, err := strconv.ParseUint(local[i+1:], 10, 16)
 	if err != nil {
-		return fmt.Errorf("port %q is not a number: the capture was made without -n", shorten(local[i+1:]))
+		return fmt.Errorf("port %q is not a number: the capture was made without -n", paste.Quote(local[i+1:]))
 	}
 	s.Port = uint16(port)
 	addr, device, _ := strings.Cut(local[:i], "%")
@@ -138,7 +140,7 @@ func (l *socketListing) bound(s *Socket, local, peer string) error {
 		return nil
 	}
 	if s.Addr, err = netip.ParseAddr(addr); err != nil {
-		return fmt.Errorf("local address %q cannot be read", shorten(local))
+		return fmt.Errorf("local address %q cannot be read", paste.Quote(local))
 	}
 	if s.Addr = s.Addr.Unmap(); s.Addr == netip.IPv6Unspecified() && !l.old {
 		s.V6Only = Yes

@@ -3,6 +3,8 @@ package host
 import (
 	"slices"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // ParseSysctls reads sysctls into Sysctls: `sysctl -a` ("net.ipv4.ip_forward = 1"), "key: value" and
@@ -34,7 +36,7 @@ func ParseSysctls(h *Host, text, file string) ([]Problem, error) {
 			r.skip(n, line, "sysctl could not read this one")
 			listed.refused = true
 			continue
-		case !ok && isPrompt(line):
+		case !ok && paste.Prompt(line):
 			continue
 		case !ok:
 			r.skip(n, line, "not a sysctl with its value")

@@ -3,6 +3,8 @@ package host
 import (
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // Uname is what `uname -a` says.
@@ -31,7 +33,7 @@ func ParseUname(h *Host, text, file string) ([]Problem, error) {
 			u.System, u.Release = words[0], words[1]
 		case len(words) == 1 && isRelease(words[0]):
 			u.Release = words[0]
-		case isPrompt(line):
+		case paste.Prompt(line):
 			continue
 		default:
 			r.skip(n, line, "not the output of uname")

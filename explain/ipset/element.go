@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // options reads what a set was made with: "family inet hashsize 1024 maxelem 65536 …".
@@ -52,7 +54,7 @@ func (r *reader) options(s *Set, n int, line, header string) {
 		default:
 			// What is not known may change what the set holds.
 			s.unsure = "the option " + words[i] + " of set " + s.Name + " is not known"
-			r.skip(n, line, "the option %s is not known", shorten(words[i]))
+			r.skip(n, line, "the option %s is not known", paste.Quote(words[i]))
 			return
 		}
 		if !ok {
@@ -134,7 +136,7 @@ func (s *Set) element(text string) (Entry, error) {
 			ok = v != ""
 		}
 		if !ok {
-			return e, fmt.Errorf("%s cannot be read as a part of an entry of %s", shorten(v), s.Type)
+			return e, fmt.Errorf("%s cannot be read as a part of an entry of %s", paste.Quote(v), s.Type)
 		}
 	}
 	if more {
@@ -244,7 +246,7 @@ func (s *Set) extras(e *Entry, text string) error {
 		case "skbmark", "skbprio", "skbqueue", "before", "after":
 			value()
 		default:
-			return fmt.Errorf("the option %s of an entry is not known", shorten(word))
+			return fmt.Errorf("the option %s of an entry is not known", paste.Quote(word))
 		}
 		if err != nil {
 			return fmt.Errorf("the value of %s cannot be read", word)

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/svcnet/svcnet/explain/host"
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // FuzzParse: whatever a capture holds, it is read, what was read can be asked, and nothing is undecided without a
@@ -31,7 +32,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%d sets and error %v", len(sets), err)
 		}
 		for _, p := range problems {
-			if !utf8.ValidString(p.Text) || len(p.Text) > 2*longestQuote || p.Why == "" {
+			if !utf8.ValidString(p.Text) || len(p.Text) > 2*paste.Longest || p.Why == "" {
 				t.Errorf("problem %+v", p)
 			}
 		}

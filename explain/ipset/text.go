@@ -5,9 +5,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/svcnet/svcnet/explain/host"
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // Parse reads sets as `ipset save` and `ipset list` print them, with -t and -o save, also pasted among prompts and cut
@@ -57,7 +57,7 @@ type reader struct {
 }
 
 func (r *reader) skip(n int, line, format string, args ...any) {
-	r.problems = append(r.problems, host.Problem{Line: n, Text: shorten(line), Why: fmt.Sprintf(format, args...)})
+	r.problems = append(r.problems, host.Problem{Line: n, Text: paste.Quote(line), Why: fmt.Sprintf(format, args...)})
 }
 
 func (r *reader) line(n int, line string) {
@@ -83,11 +83,11 @@ func (r *reader) line(n int, line string) {
 		return
 	}
 	switch {
-	case isFiller(line):
+	case paste.Filler(line):
 		if r.members {
 			r.listed.Missing = "the capture leaves out a part of the set"
 		}
-	case isPrompt(line):
+	case paste.Prompt(line, "ipset ", "sudo "):
 		r.endOfList()
 	case r.members:
 		r.entry(r.listed, n, line, strings.TrimSpace(line))
@@ -115,7 +115,7 @@ func (r *reader) create(n int, line, rest string) {
 func (r *reader) open(n int, line, name string) *Set {
 	if s := r.byName[name]; s != nil {
 		if s.Type != "" || s.Line == n {
-			r.skip(n, line, "set %s is there twice: the first one counts", shorten(name))
+			r.skip(n, line, "set %s is there twice: the first one counts", paste.Quote(name))
 			return nil
 		}
 		// Entries came before: they were read without knowing the type.
@@ -142,7 +142,7 @@ func (r *reader) shape(s *Set, n int, line, typeName, header string) {
 	t := typeOf(typeName)
 	if t == nil {
 		s.unsure = "sets of type " + typeName + " are not evaluated"
-		r.skip(n, line, "sets of type %s are not known", shorten(typeName))
+		r.skip(n, line, "sets of type %s are not known", paste.Quote(typeName))
 		return
 	}
 	s.parts, s.unsure = t.parts, ""
@@ -227,7 +227,7 @@ func (r *reader) heading(n int, line, key, value string) {
 	number := func() int {
 		v, err := strconv.Atoi(value)
 		if err != nil || v < 0 {
-			r.skip(n, line, "%s is not a number", shorten(value))
+			r.skip(n, line, "%s is not a number", paste.Quote(value))
 			return -1
 		}
 		return v
@@ -266,35 +266,4 @@ func (r *reader) endOfList() {
 		r.listed = nil
 	}
 	r.members = false
-}
-
-// longestQuote bounds the text of a problem, in bytes.
-const longestQuote = 160
-
-// shorten makes a text fit to be shown: valid UTF-8, bounded.
-func shorten(s string) string {
-	s = strings.TrimSpace(s)
-	if len(s) > longestQuote {
-		s = s[:longestQuote] + "…"
-	}
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\ufffd")
-	}
-	return s
-}
-
-// isPrompt tells whether a line is the command that was typed, pasted along with its output.
-func isPrompt(line string) bool {
-	line = strings.TrimSpace(line)
-	if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "$") || strings.HasPrefix(line, "ipset ") || strings.HasPrefix(line, "sudo ") {
-		return true
-	}
-	end := strings.IndexAny(line, "#$")
-	return end > 0 && (end+1 == len(line) || line[end+1] == ' ') && strings.ContainsAny(line[:end], "@]~")
-}
-
-// isFiller tells what people put where they left something out.
-func isFiller(line string) bool {
-	line = strings.TrimSpace(line)
-	return line == "..." || line == "…" || line == "```" || line == "[...]"
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // FuzzParse: whatever a capture holds, it is read; what was read has a line, prints, and is found again.
@@ -27,7 +29,7 @@ func FuzzParse(f *testing.F) {
 		var tab Table
 		problems, err := Parse(&tab, text, "f")
 		for _, p := range problems {
-			if !utf8.ValidString(p.Text) || len(p.Text) > 2*longestQuote || p.Why == "" {
+			if !utf8.ValidString(p.Text) || len(p.Text) > 2*paste.Longest || p.Why == "" {
 				t.Errorf("problem %+v", p)
 			}
 		}

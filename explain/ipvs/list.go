@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // columns are those of a listing, by its heading.
@@ -121,7 +123,7 @@ func (r *reader) listed(words []string) (s Service, f form, err error) {
 		}
 		m, err := strconv.ParseUint(mark, base, 32)
 		if err != nil || m == 0 {
-			return s, 0, fmt.Errorf("%s is not a mark", shorten(mark))
+			return s, 0, fmt.Errorf("%s is not a mark", paste.Quote(mark))
 		}
 		s.FWMark, s.Family = uint32(m), 4
 		if len(rest) > 0 && rest[0] == "IPv6" {
@@ -192,7 +194,7 @@ func (r *reader) listed(words []string) (s Service, f form, err error) {
 		case w == "pe":
 			s.PE = value()
 		default:
-			return s, 0, fmt.Errorf("%s is not known", shorten(w))
+			return s, 0, fmt.Errorf("%s is not known", paste.Quote(w))
 		}
 	}
 	if s.Scheduler == "" {
@@ -272,7 +274,7 @@ func (r *reader) real(words []string) (d Dest, err error) {
 	case "Local":
 		d.Method = Local
 	default:
-		return d, fmt.Errorf("%s is no way to reach a real server", shorten(rest[0]))
+		return d, fmt.Errorf("%s is no way to reach a real server", paste.Quote(rest[0]))
 	}
 	rest = rest[1:]
 	if len(rest) > 0 && !isNumbers(rest[:1]) {
@@ -374,18 +376,18 @@ func (r *reader) conn(n int, line string, words []string) {
 func kernelAddress(addr, port string) (netip.AddrPort, error) {
 	p, err := strconv.ParseUint(port, 16, 16)
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("%s is not a port", shorten(port))
+		return netip.AddrPort{}, fmt.Errorf("%s is not a port", paste.Quote(port))
 	}
 	if strings.Contains(addr, ":") {
 		a, err := netip.ParseAddr(addr)
 		if err != nil || a.Zone() != "" {
-			return netip.AddrPort{}, fmt.Errorf("%s is not an address", shorten(addr))
+			return netip.AddrPort{}, fmt.Errorf("%s is not an address", paste.Quote(addr))
 		}
 		return netip.AddrPortFrom(a, uint16(p)), nil
 	}
 	h, err := strconv.ParseUint(addr, 16, 32)
 	if err != nil || len(addr) != 8 {
-		return netip.AddrPort{}, fmt.Errorf("%s is not an address", shorten(addr))
+		return netip.AddrPort{}, fmt.Errorf("%s is not an address", paste.Quote(addr))
 	}
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{byte(h >> 24), byte(h >> 16), byte(h >> 8), byte(h)}), uint16(p)), nil
 }

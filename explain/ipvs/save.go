@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // saveService reads "-A -t 10.96.0.1:443 -s rr -p 10800 -M 255.255.255.0 --pe sip -o -b sh-port".
@@ -63,7 +65,7 @@ func options(words []string) (s Service, d Dest, err error) {
 			v := value()
 			c, e := strconv.Atoi(v)
 			if err == nil && (e != nil || c < 0 || c > most) {
-				err = fmt.Errorf("%s is not a number that %s can have", shorten(v), words[i-1])
+				err = fmt.Errorf("%s is not a number that %s can have", paste.Quote(v), words[i-1])
 			}
 			return c
 		}
@@ -90,7 +92,7 @@ func options(words []string) (s Service, d Dest, err error) {
 		case "-M", "--netmask":
 			v := value()
 			if s.Mask, err = maskBits(v); err != nil {
-				err = fmt.Errorf("%s is not a netmask", shorten(v))
+				err = fmt.Errorf("%s is not a netmask", paste.Quote(v))
 			}
 		case "-b", "--sched-flags":
 			s.SchedFlags = strings.Split(value(), ",")
@@ -121,7 +123,7 @@ func options(words []string) (s Service, d Dest, err error) {
 		case "--tun-nocsum", "--tun-csum", "--tun-remcsum":
 			d.Tunnel = strings.TrimSpace(d.Tunnel + " " + words[i])
 		default:
-			err = fmt.Errorf("the option %s is not known", shorten(words[i]))
+			err = fmt.Errorf("the option %s is not known", paste.Quote(words[i]))
 		}
 	}
 	if err == nil && !named {
@@ -180,7 +182,7 @@ func address(v string, kernel bool) (netip.AddrPort, error) {
 		if a, err := netip.ParseAddr(strings.Trim(v, "[]")); err == nil && a.Zone() == "" {
 			return netip.AddrPortFrom(a, 0), nil
 		}
-		return netip.AddrPort{}, fmt.Errorf("%s is not an address with a port", shorten(v))
+		return netip.AddrPort{}, fmt.Errorf("%s is not an address with a port", paste.Quote(v))
 	}
 	host, port := v[:i], v[i+1:]
 	if len(host) == 8 && len(port) == 4 && !strings.ContainsAny(host, ".:") {
@@ -196,9 +198,9 @@ func address(v string, kernel bool) (netip.AddrPort, error) {
 	case err != nil && host == "localhost":
 		a = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	case err != nil:
-		return netip.AddrPort{}, fmt.Errorf("%s is the name of a host and no address: capture with -n (ipvsadm -Sn)", shorten(host))
+		return netip.AddrPort{}, fmt.Errorf("%s is the name of a host and no address: capture with -n (ipvsadm -Sn)", paste.Quote(host))
 	case a.Is6() != bracketed || a.Zone() != "":
-		return netip.AddrPort{}, fmt.Errorf("%s is not an address with a port", shorten(v))
+		return netip.AddrPort{}, fmt.Errorf("%s is not an address with a port", paste.Quote(v))
 	}
 	if kernel && len(host) == 41 && len(port) == 4 {
 		if p, err := strconv.ParseUint(port, 16, 16); err == nil {
@@ -211,7 +213,7 @@ func address(v string, kernel bool) (netip.AddrPort, error) {
 	if p, ok := portNamed(port); ok {
 		return netip.AddrPortFrom(a, p), nil
 	}
-	return netip.AddrPort{}, fmt.Errorf("%s is the name of a port that is not known: capture with -n (ipvsadm -Sn)", shorten(port))
+	return netip.AddrPort{}, fmt.Errorf("%s is the name of a port that is not known: capture with -n (ipvsadm -Sn)", paste.Quote(port))
 }
 
 // portNamed knows the names of ports that Services often have.

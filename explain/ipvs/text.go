@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/svcnet/svcnet/explain/host"
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // Parse reads what ipvsadm and /proc/net print into a table: virtual servers of `ipvsadm -Sn` and `ipvsadm -Ln` (with
@@ -77,7 +77,7 @@ type reader struct {
 }
 
 func (r *reader) skip(n int, line, format string, args ...any) {
-	r.problems = append(r.problems, host.Problem{Line: n, Text: shorten(line), Why: fmt.Sprintf(format, args...)})
+	r.problems = append(r.problems, host.Problem{Line: n, Text: paste.Quote(line), Why: fmt.Sprintf(format, args...)})
 }
 
 func (r *reader) at(n int, line string) host.Evidence {
@@ -108,9 +108,9 @@ func (r *reader) line(n int, line string) {
 		} else {
 			r.listService(n, line, words)
 		}
-	case isFiller(line):
+	case paste.Filler(line):
 		r.missing = "the capture leaves out a part of the virtual servers"
-	case isPrompt(line):
+	case paste.Prompt(line, "ipvsadm", "sudo ", "cat /proc"):
 	default:
 		r.skip(n, line, "not a line of ipvsadm")
 	}
@@ -259,37 +259,4 @@ func (s *Service) learn(from *Service) {
 			d.Tunnel = f.Tunnel
 		}
 	}
-}
-
-// longestQuote bounds the text of a problem, in bytes.
-const longestQuote = 160
-
-// shorten makes a text fit to be shown: valid UTF-8, bounded.
-func shorten(s string) string {
-	s = strings.TrimSpace(s)
-	if len(s) > longestQuote {
-		s = s[:longestQuote] + "…"
-	}
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\ufffd")
-	}
-	return s
-}
-
-// isPrompt tells whether a line is the command that was typed, pasted along with its output.
-func isPrompt(line string) bool {
-	line = strings.TrimSpace(line)
-	for _, beginning := range []string{"#", "$", "ipvsadm", "sudo ", "cat /proc"} {
-		if strings.HasPrefix(line, beginning) {
-			return true
-		}
-	}
-	end := strings.IndexAny(line, "#$")
-	return end > 0 && (end+1 == len(line) || line[end+1] == ' ') && strings.ContainsAny(line[:end], "@]~")
-}
-
-// isFiller tells what people put where they left something out.
-func isFiller(line string) bool {
-	line = strings.TrimSpace(line)
-	return line == "..." || line == "…" || line == "```" || line == "[...]"
 }

@@ -8,12 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // parseValue reads one value of a field from a word as nft prints it, without quotes: a number, a word of the type, an
 // address.
 func parseValue(f Field, s string) ([]byte, error) {
-	if len(s) > longestQuote {
+	if len(s) > paste.Longest {
 		return nil, fmt.Errorf("%q is no %s", shorten(s), f.Type)
 	}
 	t := typeOf(f.Type)

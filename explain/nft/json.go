@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // ParseJSON reads what `nft -j list ruleset` and its kin write (json_schema_version 1, nft 0.9 to 1.1): one document,
@@ -119,16 +121,9 @@ func (x tableIndex) of(r *Ruleset, f Family, name string) (t *Table, isNew bool)
 	return t, true
 }
 
-// longestQuote bounds the text of a problem, in bytes.
-const longestQuote = 160
-
-// shorten makes a text short enough for a problem.
+// shorten makes a text of several lines short enough for a problem.
 func shorten(s string) string {
-	s = strings.Join(strings.Fields(s[:min(len(s), 2*longestQuote)]), " ")
-	if len(s) > longestQuote {
-		s = strings.ToValidUTF8(s[:longestQuote], "") + "…"
-	}
-	return strings.Clone(s)
+	return strings.Clone(paste.Quote(strings.Join(strings.Fields(s[:min(len(s), 2*paste.Longest)]), " ")))
 }
 
 // here notes where the next object begins.
@@ -153,7 +148,7 @@ func (j *jsonReader) documents() {
 		if err == nil {
 			continue
 		}
-		j.problem(j.s.doc[max(j.from, min(j.s.at, len(j.s.doc))-longestQuote/2):], "%s", err)
+		j.problem(j.s.doc[max(j.from, min(j.s.at, len(j.s.doc))-paste.Longest/2):], "%s", err)
 		// One object a line: those behind a damaged one are read.
 		next := strings.Index(j.s.doc[j.from:], "\n{")
 		if next < 0 {

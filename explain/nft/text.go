@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // ParseText reads what `nft list ruleset`, `nft list table` and their kin print (nft 0.9 to 1.1), as people paste it:
@@ -76,10 +78,10 @@ func (r *textReader) lineOf(line int) int {
 // lineText is the line of a token, of long lines what stands around it.
 func (r *textReader) lineText(t token) string {
 	from := t.from
-	for from > 0 && r.text[from-1] != '\n' && t.from-from < longestQuote/2 {
+	for from > 0 && r.text[from-1] != '\n' && t.from-from < paste.Longest/2 {
 		from--
 	}
-	line, _, _ := strings.Cut(r.text[from:min(len(r.text), from+2*longestQuote)], "\n")
+	line, _, _ := strings.Cut(r.text[from:min(len(r.text), from+2*paste.Longest)], "\n")
 	return line
 }
 

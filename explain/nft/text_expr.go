@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 // concat reads expressions with "." between them. Want are the fields of constants, nil where there can be none.
@@ -642,7 +644,7 @@ func wordConstant(f Field, word string) (Expr, error) {
 		if err1 == nil && err2 == nil {
 			return &Range{Lo: &Const{Type: f.Type, Data: lo}, Hi: &Const{Type: f.Type, Data: hi}}, nil
 		}
-		if i > longestQuote {
+		if i > paste.Longest {
 			break
 		}
 	}

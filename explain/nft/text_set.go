@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/paste"
 )
 
 func (r *textReader) readSet(t *Table, kind, name string, at token) {
@@ -230,7 +232,7 @@ func (r *textReader) elements(s *Set) error {
 		}
 		r.depth = depth
 		s.Incomplete = true
-		r.problem(from.line, r.text[from.from:min(len(r.text), from.from+longestQuote)], "element of %s: %s", s.Name, err)
+		r.problem(from.line, r.text[from.from:min(len(r.text), from.from+paste.Longest)], "element of %s: %s", s.Name, err)
 		r.nextElement()
 	}
 }
