@@ -35,6 +35,7 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 	var classes, frontends []string
 	var at *report.Path
 	var backend *report.Backend
+	harmless := missing
 	for _, paths := range p.Cells {
 		if !certain(paths) || translatedAtHome(&paths[0]) {
 			continue
@@ -49,6 +50,7 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 					at, backend = &paths[i], b
 				}
 				classes, frontends = once(classes, clientWords(&paths[i])), once(frontends, frontend(&paths[i]))
+				harmless = harmless && returnsHome(&paths[i])
 			}
 		}
 	}
@@ -78,14 +80,27 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 			evidence = append(evidence, hopEvidence(&h))
 		}
 	}
-	return []report.Finding{{
+	if harmless {
+		effect = "that is an address of the node, as masquerading would give it one, and its answers come back"
+	}
+	f := report.Finding{
 		Subject:  frontends[0],
 		Message:  fmt.Sprintf("traffic of %s to %s %s: %s", list(classes, 4), p.Key(), what, effect),
 		Want:     want,
 		Got:      fmt.Sprintf("%s at %s", got, list(frontends, 3)),
 		Evidence: append(evidence, p.objectEvidence()),
 		Remedy:   remedy,
-	}}
+	}
+	if harmless {
+		f.Severity = Warning
+	}
+	return []report.Finding{f}
+}
+
+// returnsHome tells whether a connection of the node itself gets its answers whatever address of the node it has: nobody
+// else would answer in its place, and they are translated where they arrive.
+func returnsHome(p *report.Path) bool {
+	return p.Origin == "node" && p.Reply != nil && p.Reply.Result == report.ReplyDelivered
 }
 
 // unmasked shows where the masquerading of a packet fails: a packet that has the mark, in the chain that should act on it;
