@@ -18,10 +18,7 @@ func (r *run) fromInterface(s state) {
 	}
 	dialled := s.p.Dst
 	for _, s := range r.hook(Prerouting, []state{s}) {
-		if onBridge && r.refusedAtOnce(s) {
-			continue
-		}
-		r.routeIn(s, dialled)
+		r.routeIn(s, dialled, onBridge)
 	}
 }
 
@@ -52,10 +49,15 @@ func refused(p *Packet) string {
 }
 
 // routeIn is the routing decision after PREROUTING (ip_route_input_slow), then the way to the local
-// process or through FORWARD. dialled is the destination with which the packet came in.
-func (r *run) routeIn(s state, dialled netip.Addr) {
+// process or through FORWARD. dialled is the destination with which the packet came in. onBridge tells that the IP layer
+// has not seen the packet yet; one that stays on its bridge it never sees.
+func (r *run) routeIn(s state, dialled netip.Addr, onBridge bool) {
 	for _, s := range r.decide(s) {
 		d := s.decision
+		stays := d.Type == "unicast" && s.p.Dst != dialled && r.bridged(&s.p, d)
+		if onBridge && !stays && r.refusedAtOnce(s.state) {
+			continue
+		}
 		switch d.Type {
 		case "local", "broadcast":
 			if s, ok := r.acceptable(s.state, true); ok {
@@ -64,10 +66,15 @@ func (r *run) routeIn(s state, dialled netip.Addr) {
 		case "multicast":
 			r.end(s.state, UnknownVerdict, func(e *Ending) { e.Why = "the evidence does not say which multicast groups the node is in" })
 		case "unicast":
-			if s, ok := r.acceptable(s.state, s.p.Dst != dialled && r.bridged(&s.p, d)); ok {
-				for _, s := range r.hook(Forward, []state{s.leaveBy(r.Kernel, d)}) {
-					r.send(s)
-				}
+			s, ok := s.state, true
+			if !stays {
+				s, ok = r.acceptable(s, false)
+			}
+			if !ok {
+				continue
+			}
+			for _, s := range r.hook(Forward, []state{s.leaveBy(r.Kernel, d)}) {
+				r.send(s)
 			}
 		default:
 			r.noRoute(s)
@@ -221,8 +228,9 @@ func (s state) routeHop(d host.Decision) state {
 }
 
 // bridged tells whether a packet leaves by the bridge that it came in on. One of IPv6 whose destination was
-// translated then stays on it: br_netfilter hands it to the other port, and the node need not forward. For IPv4
-// the route that it looks up is one for forwarding, which fails where that is off.
+// translated then stays on it: br_netfilter hands it to the other port, the IP layer makes none of its checks, and the
+// node need not forward (br_nf_pre_routing_finish_ipv6). For IPv4 the route that it looks up is one for forwarding,
+// which checks the source and fails where forwarding is off (br_nf_pre_routing_finish).
 func (r *run) bridged(p *Packet, d host.Decision) bool {
 	return p.Family == IPv6 && p.In.Name == d.Out && r.isBridge(p.In)
 }
@@ -239,7 +247,7 @@ func (r *run) isBridge(i Iface) bool {
 // loopback addresses, forwarding (fib_validate_source, ip_route_input_slow). A refusal that rests on an
 // assumed interface is noted and does not end the walk.
 //
-// stays tells that the node need not forward: the packet is for the node, or goes back out of its bridge.
+// stays tells that the packet is for the node, which need not forward.
 func (r *run) acceptable(s state, stays bool) (state, bool) {
 	refuse := func(f host.Finding) (state, bool) {
 		if s.p.InAssumed {

@@ -1,0 +1,142 @@
+//go:build linux
+
+package oracle
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/svcnet/svcnet/explain/netfilter"
+)
+
+// The ports of the lab by which packets of these tests come in.
+const (
+	fromEth0   = 0
+	fromBridge = 3
+)
+
+// seen is where a packet came out, in words: the interface and its destination, "delivered" or "dropped".
+func seen(o *observation) string {
+	switch {
+	case len(o.left) == 1:
+		return o.left[0].out + " " + o.left[0].dst.String()
+	case len(o.delivered) > 0:
+		return "delivered"
+	}
+	return "dropped"
+}
+
+// ipt is a ruleset of iptables of a few rules: "-t TABLE -A CHAIN …" each.
+func ipt(fam netfilter.Family, backend netfilter.Backend, rules ...string) *ruleset {
+	rs := empty(fam, backend)
+	for _, r := range rules {
+		f := strings.SplitN(r, " ", 5)
+		c := rs.table(f[1]).chain(f[3])
+		c.rules = append(c.rules, f[4])
+	}
+	return rs
+}
+
+// A mendedCase is one kind of packet that the kernel and the walk were once at odds about.
+type mendedCase struct {
+	name string
+	// nft are rules of nftables, each loaded by itself, and iptables some of iptables, loaded before them.
+	nft      []string
+	iptables *ruleset
+	// variant is a setting of the node.
+	variant int
+	// The packet: TCP to port 80.
+	entry    int
+	src, dst string
+	// want is where the kernel sends it. asks is the first word of the question that the walk leaves open, empty for
+	// none.
+	want, asks string
+}
+
+// mended sends the packet of a case and compares the kernel with what is wanted and with the walk.
+func (l *lab) mended(t *testing.T, c mendedCase) {
+	t.Helper()
+	if err := l.use(c.variant); err != nil {
+		t.Fatal(err)
+	}
+	load := func(text string, argv ...string) {
+		t.Helper()
+		if _, err := l.node.run(text, argv...); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+	load("flush ruleset\n"+harness().text(true), "nft", "-f", "-")
+	var rulesets []*ruleset
+	if rs := c.iptables; rs != nil {
+		rulesets = append(rulesets, rs)
+		load(rs.text(false), program(rs.family, rs.backend, "restore"))
+		if rs.backend == netfilter.Legacy {
+			defer load(empty(rs.family, rs.backend).text(false), program(rs.family, rs.backend, "restore"))
+		}
+	}
+	for _, text := range c.nft {
+		load(text, "nft", "-f", "-")
+	}
+	if err := l.forget(); err != nil {
+		t.Fatal(err)
+	}
+	s := l.clientShot(netfilter.IPv4, 40000)
+	s.entry, s.src, s.dst = c.entry, netip.MustParseAddr(c.src), netip.MustParseAddr(c.dst)
+	obs, err := l.fire([]shot{s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := seen(obs[0]); got != c.want {
+		t.Errorf("the kernel: %s, want %s", got, c.want)
+	}
+	for _, form := range []string{"text", "json", "netlink"} {
+		v := compare(l.nftAlone(t, form, rulesets...).Walk(s.packet()), obs[0], false, false)
+		if _, asked := v.questions()[c.asks]; v.wrong != "" || v.random || v.decided != (c.asks == "") || !v.decided && !asked {
+			t.Errorf("%s: %s: questions %v", form, v.wrong, v.questions())
+			for _, e := range v.endings {
+				t.Log(describe(e))
+			}
+		}
+		if c.nft == nil {
+			return
+		}
+	}
+}
+
+// TestBridgedBack: what a translation sends back over the bridge that it came from does not go through the IP layer. The
+// checks of ip6_rcv_core and of the sources are then not made; IPv4 makes them when it looks for the route.
+func TestBridgedBack(t *testing.T) {
+	l := requireLab(t)
+	dnat := func(to string) []string {
+		family := "ip"
+		if strings.Contains(to, ":") {
+			family = "ip6"
+		}
+		return []string{oneChain("inet n", "nat hook prerouting priority dstnat", "dnat "+family+" to "+to)}
+	}
+	for _, c := range []mendedCase{
+		{name: "::1", nft: dnat("fd44:1::3"), src: "::1", dst: "fd96::1", want: "cni0 fd44:1::3"},
+		{name: "::1 by iptables", iptables: ipt(6, netfilter.Legacy, "-t nat -A PREROUTING -j DNAT --to-destination fd44:1::3"), src: "::1", dst: "fd96::1", want: "cni0 fd44:1::3"},
+		{name: "::1, no forwarding", nft: dnat("fd44:1::3"), src: "::1", dst: "fd96::1", variant: 4, want: "cni0 fd44:1::3"},
+		{name: "multicast source", nft: dnat("fd44:1::3"), src: "ff05::7", dst: "fd96::1", want: "cni0 fd44:1::3"},
+		{name: "to ::1", nft: dnat("fd44:1::3"), src: "fd44:1::2", dst: "::1", want: "cni0 fd44:1::3"},
+		{name: "::1 to another interface", nft: dnat("fd44:2::3"), src: "::1", dst: "fd96::1", want: "dropped"},
+		{name: "::1 to the node", nft: dnat("fd44:1::1"), src: "::1", dst: "fd96::1", want: "dropped"},
+		{name: "::1 to nowhere", nft: dnat("fd51:1::5"), src: "::1", dst: "fd96::1", want: "dropped"},
+		{name: "::1 without translation", nft: []string{oneChain("inet n", "nat hook prerouting priority dstnat", "accept")}, src: "::1", dst: "fd44:1::3", want: "dropped"},
+		{name: "::1 with another port only", nft: []string{oneChain("inet n", "nat hook prerouting priority dstnat", "meta l4proto tcp dnat to :8080")},
+			src: "::1", dst: "fd44:1::3", want: "dropped"},
+		{name: "::1 through eth0", nft: dnat("fd44:1::3"), entry: fromEth0, src: "::1", dst: "fd96::1", want: "dropped"},
+		{name: "127.0.0.1", nft: dnat("10.244.1.3"), src: "127.0.0.1", dst: "10.96.0.1", want: "dropped"},
+		{name: "127.0.0.1 routed", nft: dnat("10.244.1.3"), src: "127.0.0.1", dst: "10.96.0.1", variant: 3, want: "dropped"},
+		{name: "127.0.0.1, no forwarding", nft: dnat("10.244.1.3"), src: "127.0.0.1", dst: "10.96.0.1", variant: 4, want: "dropped"},
+		{name: "IPv4 multicast source", nft: dnat("10.244.1.3"), src: "224.0.0.9", dst: "10.96.0.1", want: "dropped"},
+		{name: "IPv4 own source", nft: dnat("10.244.1.3"), src: "172.30.0.11", dst: "10.96.0.1", want: "dropped"},
+	} {
+		if c.name != "::1 through eth0" {
+			c.entry = fromBridge
+		}
+		t.Run(c.name, func(t *testing.T) { l.mended(t, c) })
+	}
+}
