@@ -191,6 +191,9 @@ func (r *run) apply(b base, c *Chain, i int, m matched, stack []*Chain) []leavin
 		s.p.Mark = s.p.Mark&^t.Mask ^ t.Value
 		return goOn(s.hop(step))
 	case ConnMark:
+		if !s.p.tracked() && !s.p.Template {
+			return goOn(s) // there is nothing that could have a mark (connmark_tg)
+		}
 		switch t.Op {
 		case ConnMarkSet:
 			s.p.CTMark = s.p.CTMark&^t.Mask ^ t.Value
@@ -210,7 +213,7 @@ func (r *run) apply(b base, c *Chain, i int, m matched, stack []*Chain) []leavin
 			s.p.State = StateUntracked
 			return goOn(s.hop(step))
 		}
-		s.p.Zone = t.Zone
+		s.p.Template, s.p.Zone = true, t.Zone
 		return goOn(s)
 	case *SetAdd:
 		// The packet itself goes on; later packets may meet another set.

@@ -295,6 +295,8 @@ func (r *run) track(s state) []state {
 		return []state{s} // comes around through lo with its connection
 	}
 	s.begun = true
+	// What a template was marked with stays with it.
+	s.p.Template, s.p.CTMark = false, 0
 	switch {
 	case s.undo != nil && s.undo.zone == s.p.Zone:
 		s.p.State, s.p.Reply, s.p.CTMark, s.p.DNATed, s.p.SNATed = StateEstablished, true, s.undo.ctMark, s.undo.hasSrc, s.undo.hasDst

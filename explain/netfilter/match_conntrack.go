@@ -102,8 +102,11 @@ func (m *Conntrack) Test(_ *Kernel, _ Hook, p *Packet) Answer {
 	return open
 }
 
-// ctStates is the packet's state with the marks of a translation.
+// ctStates is the packet's state with the marks of a translation. A template of a connection counts as new.
 func (p *Packet) ctStates() CTStates {
+	if p.Template {
+		return CTNew
+	}
 	s := CTNew << p.State
 	if p.tracked() {
 		if p.SNATed {

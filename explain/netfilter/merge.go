@@ -60,7 +60,7 @@ type packetKey struct {
 	state                                      CTState
 	zone                                       string
 	dnated, snated, answer, reply, local       bool
-	inAssumed, confirmed                       bool
+	inAssumed, confirmed, template             bool
 	ipvs                                       VirtualConn
 }
 
@@ -68,7 +68,7 @@ func (p *Packet) key() packetKey {
 	return packetKey{
 		p.Family, p.Src, p.Dst, p.OrigSrc, p.OrigDst, p.Proto, p.SrcPort, p.DstPort, p.OrigSrcPort, p.OrigDstPort,
 		p.HasSrcPort, p.ICMPType, p.ICMPCode, p.In, p.Out, p.Mark, p.CTMark, p.State, p.Zone,
-		p.DNATed, p.SNATed, p.Answer, p.Reply, p.Local, p.InAssumed, p.Confirmed, p.IPVS,
+		p.DNATed, p.SNATed, p.Answer, p.Reply, p.Local, p.InAssumed, p.Confirmed, p.Template, p.IPVS,
 	}
 }
 

@@ -277,7 +277,7 @@ func (r *run) nftAssign(at *nftPlace, st *nft.Assign, x progress, over func(prog
 				return []progress{x}
 			}
 			// It takes back notrack (nft_ct_set_zone_eval).
-			x.template, x.untracked, x.state.p.State = true, false, StateInvalid
+			x.template, x.untracked, x.state.p.State, x.state.p.Template = true, false, StateInvalid, true
 			set = func(p *Packet, v uint32) {
 				if p.Zone = fmt.Sprint(v); v == 0 {
 					p.Zone = ""

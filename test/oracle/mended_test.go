@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -138,5 +139,68 @@ func TestBridgedBack(t *testing.T) {
 			c.entry = fromBridge
 		}
 		t.Run(c.name, func(t *testing.T) { l.mended(t, c) })
+	}
+}
+
+// TestMarkWithoutConnection: before connection tracking, and where it is off, there is no connection that could have a
+// mark. A template of a connection has one.
+func TestMarkWithoutConnection(t *testing.T) {
+	l := requireLab(t)
+	const eth0, eth1 = "eth0 192.0.2.200", "eth1 192.0.2.200"
+	route := "-t mangle -A PREROUTING -m connmark --mark 0x100/0x100 -j MARK --set-mark 0x100"
+	for _, backend := range []netfilter.Backend{netfilter.Legacy, netfilter.NFT} {
+		for _, c := range []struct {
+			name  string
+			rules []string
+			want  string
+		}{
+			{"set behind tracking", []string{"-t mangle -A PREROUTING -j CONNMARK --set-mark 0x100", route}, eth1},
+			{"set", []string{"-t raw -A PREROUTING -j CONNMARK --set-mark 0x100", route}, eth0},
+			{"save", []string{"-t raw -A PREROUTING -j MARK --set-mark 0x100", "-t raw -A PREROUTING -j CONNMARK --save-mark",
+				"-t raw -A PREROUTING -j MARK --set-mark 0", route}, eth0},
+			{"restore", []string{"-t raw -A PREROUTING -j MARK --set-mark 0x100", "-t raw -A PREROUTING -j CONNMARK --restore-mark"}, eth1},
+			{"set and restore", []string{"-t raw -A PREROUTING -j CONNMARK --set-mark 0x100", "-t raw -A PREROUTING -j CONNMARK --restore-mark"}, eth0},
+			{"untracked set", []string{"-t raw -A PREROUTING -j CT --notrack", "-t mangle -A PREROUTING -j CONNMARK --set-mark 0x100",
+				"-t mangle -A PREROUTING -j CONNMARK --restore-mark"}, eth0},
+			{"untracked restore", []string{"-t raw -A PREROUTING -j CT --notrack", "-t mangle -A PREROUTING -j MARK --set-mark 0x100",
+				"-t mangle -A PREROUTING -j CONNMARK --restore-mark"}, eth1},
+			{"asked for none", []string{"-t raw -A PREROUTING -m connmark --mark 0 -j MARK --set-mark 0x100"}, eth0},
+			{"asked for another", []string{"-t raw -A PREROUTING -m connmark ! --mark 1 -j MARK --set-mark 0x100"}, eth0},
+			{"restore from a template", []string{"-t raw -A PREROUTING -j MARK --set-mark 0x100", "-t raw -A PREROUTING -j CT --zone 7",
+				"-t raw -A PREROUTING -j CONNMARK --restore-mark"}, eth0},
+			{"set on a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -j CONNMARK --set-mark 0x100",
+				"-t raw -A PREROUTING -j CONNMARK --restore-mark"}, eth1},
+			{"set on a template, behind tracking", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -j CONNMARK --set-mark 0x100", route}, eth0},
+			{"asked of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m connmark ! --mark 1 -j MARK --set-mark 0x100"}, eth1},
+			{"state of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m conntrack --ctstate NEW -j MARK --set-mark 0x100"}, eth1},
+		} {
+			t.Run(fmt.Sprintf("%s/%s", backend, c.name), func(t *testing.T) {
+				l.mended(t, mendedCase{iptables: ipt(4, backend, c.rules...), entry: 2, src: "10.244.2.3", dst: "192.0.2.200", want: c.want})
+			})
+		}
+	}
+	route = "ct mark and 0x100 == 0x100 meta mark set 0x100"
+	for _, c := range []struct {
+		name       string
+		raw, later []string
+		want       string
+	}{
+		{"set", []string{"ct mark set 0x100"}, []string{route}, eth0},
+		{"set behind tracking", []string{"accept"}, []string{"ct mark set 0x100", route}, eth1},
+		{"save", []string{"meta mark set 0x100", "ct mark set meta mark", "meta mark set 0"}, []string{route}, eth0},
+		{"restore", []string{"meta mark set 0x100", "meta mark set ct mark"}, []string{"accept"}, eth1},
+		{"untracked set", []string{"notrack"}, []string{"ct mark set 0x100", "meta mark set ct mark"}, eth0},
+		{"untracked restore", []string{"notrack"}, []string{"meta mark set 0x100", "meta mark set ct mark"}, eth1},
+		{"asked for another", []string{"ct mark != 1 meta mark set 0x100"}, []string{"accept"}, eth0},
+		{"set on a template", []string{"ct zone set 7", "ct mark set 0x100"}, []string{route}, eth0},
+		{"restore from a template", []string{"ct zone set 7", "meta mark set 0x100", "meta mark set ct mark"}, []string{"accept"}, eth1},
+		{"asked of a template", []string{"ct zone set 7", "ct mark != 1 meta mark set 0x100"}, []string{"accept"}, eth0},
+	} {
+		t.Run("nftables/"+c.name, func(t *testing.T) {
+			l.mended(t, mendedCase{
+				nft:   []string{oneChain("ip one", "filter hook prerouting priority -300", c.raw...), oneChain("ip two", "filter hook prerouting priority -150", c.later...)},
+				entry: 2, src: "10.244.2.3", dst: "192.0.2.200", want: c.want,
+			})
+		})
 	}
 }
