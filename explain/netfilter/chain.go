@@ -108,7 +108,7 @@ func (r *run) rules(b base, c *Chain, live []state, stack []*Chain) []leaving {
 	var left []leaving
 	for i := range c.candidates(&live[0].p) {
 		rule := &c.Rules[i]
-		if !rule.matters() {
+		if !rule.matters(b.hook) {
 			continue
 		}
 		var next []state
@@ -190,6 +190,9 @@ func (r *run) apply(b base, c *Chain, i int, m matched, stack []*Chain) []leavin
 	case SetMark:
 		s.p.Mark = s.p.Mark&^t.Mask ^ t.Value
 		return goOn(s.hop(step))
+	case Rewrite:
+		s.header.target(s.p.Family, t)
+		return goOn(s)
 	case ConnMark:
 		if !s.p.tracked() && !s.p.Template {
 			return goOn(s) // there is nothing that could have a mark (connmark_tg)
@@ -266,9 +269,12 @@ func (r *run) jump(b base, c *Chain, t Jump, step Hop, s state, stack []*Chain) 
 	return left
 }
 
-// matters is false for rules that cannot change where a packet goes: counting and logging.
-func (r *Rule) matters() bool {
+// matters is false for rules that cannot change where a packet goes: counting and logging, and rewriting what only
+// chains of OUTPUT compare.
+func (r *Rule) matters(h Hook) bool {
 	switch r.Target.(type) {
+	case Rewrite:
+		return h == Output
 	case nil, Continue:
 		for _, m := range r.Matches {
 			if _, ok := m.(Recorder); ok {

@@ -11,8 +11,9 @@ import (
 	"github.com/svcnet/svcnet/explain/netfilter"
 )
 
-// The ports of the lab by which packets of these tests come in.
+// The ports of the lab by which packets of these tests come in; fromNode are those of the node itself.
 const (
+	fromNode   = -1
 	fromEth0   = 0
 	fromBridge = 3
 )
@@ -50,6 +51,7 @@ type mendedCase struct {
 	// The packet: TCP to port 80.
 	entry    int
 	src, dst string
+	tos, ttl uint8
 	// want is where the kernel sends it. asks is the first word of the question that the walk leaves open, empty for
 	// none.
 	want, asks string
@@ -83,7 +85,10 @@ func (l *lab) mended(t *testing.T, c mendedCase) {
 		t.Fatal(err)
 	}
 	s := l.clientShot(netfilter.IPv4, 40000)
-	s.entry, s.src, s.dst = c.entry, netip.MustParseAddr(c.src), netip.MustParseAddr(c.dst)
+	s.entry, s.src, s.dst, s.tos = c.entry, netip.MustParseAddr(c.src), netip.MustParseAddr(c.dst), c.tos
+	if c.ttl != 0 {
+		s.ttl = c.ttl
+	}
 	obs, err := l.fire([]shot{s})
 	if err != nil {
 		t.Fatal(err)
@@ -202,5 +207,73 @@ func TestMarkWithoutConnection(t *testing.T) {
 				entry: 2, src: "10.244.2.3", dst: "192.0.2.200", want: c.want,
 			})
 		})
+	}
+}
+
+// TestRouteChain: a chain of type route at OUTPUT has a packet routed again when what routing looks at has changed while
+// the chain itself ran, and so does the mangle table. What changed before or behind it does not count, but then has its
+// say in the new route.
+func TestRouteChain(t *testing.T) {
+	l := requireLab(t)
+	for _, fam := range []netfilter.Family{netfilter.IPv4, netfilter.IPv6} {
+		p, ip, hops := pools[fam], "ip", "TTL --ttl-set 33"
+		if fam == netfilter.IPv6 {
+			ip, hops = "ip6", "HL --hl-set 33"
+		}
+		eth0, eth1 := "eth0 "+p.external[1].String(), "eth1 "+p.external[1].String()
+		byHops := eth0
+		if fam == netfilter.IPv6 {
+			byHops = eth1
+		}
+		filter := func(prio int, rules ...string) string {
+			return oneChain(fmt.Sprintf("%s f%d", ip, -prio), fmt.Sprintf("filter hook output priority %d", prio), rules...)
+		}
+		route := func(prio int, rules ...string) string {
+			return oneChain(ip+" r", fmt.Sprintf("route hook output priority %d", prio), rules...)
+		}
+		mark := "meta mark set 0x100"
+		header := func(set string) []string { return []string{filter(-10, mark), route(-5, set)} }
+		for _, c := range []mendedCase{
+			{name: "mark", nft: []string{route(-5, mark)}, want: eth1},
+			{name: "mark of a chain of type filter", nft: []string{filter(-5, mark)}, want: eth0},
+			{name: "mark set before", nft: []string{filter(-10, mark), route(-5, "counter")}, want: eth0},
+			{name: "mark set behind", nft: []string{route(-10, "counter"), filter(-5, mark)}, want: eth0},
+			{name: "mark set before and added to", nft: []string{filter(-10, mark), route(-5, "meta mark set meta mark | 0x1")}, want: eth1},
+			{name: "mark set and taken back", nft: []string{filter(-10, mark), route(-5, "meta mark set 0", mark)}, want: eth0},
+			{name: "same priority, filter first", nft: []string{route(-5, "counter"), filter(-5, mark)}, want: eth0},
+			{name: "same priority, route first", nft: []string{filter(-5, mark), route(-5, "counter")}, want: eth0},
+			{name: "same priority as mangle", iptables: ipt(fam, netfilter.NFT, "-t mangle -A OUTPUT -m mark --mark 0x4000 -j ACCEPT"), nft: []string{filter(-150, mark)}, want: eth0},
+
+			{name: "dscp", nft: header(ip + " dscp set cs1"), want: eth1, asks: "header"},
+			{name: "dscp as it was", nft: header(ip + " dscp set cs1"), tos: 0x20, want: eth0, asks: "header"},
+			{name: "dscp twice", nft: header(ip + " dscp set cs1 " + ip + " dscp set cs2"), tos: 0x20, want: eth1, asks: "header"},
+			{name: "dscp of a chain of type filter", nft: []string{filter(-10, mark), filter(-9, ip+" dscp set cs1")}, want: eth0},
+			{name: "dscp known to change", nft: []string{filter(-10, mark, ip+" dscp set cs2"), route(-5, ip+" dscp set cs1")}, tos: 0x20, want: eth1},
+			{name: "dscp known to stay", nft: []string{filter(-10, mark, ip+" dscp set cs1"), route(-5, ip+" dscp set cs1")}, want: eth0},
+			{name: "dscp of no matter", nft: []string{route(-5, ip+" dscp set cs1")}, want: eth0},
+			{name: "ecn", nft: header(ip + " ecn set ect0"), want: eth1, asks: "header"},
+			{name: "ecn known to change", nft: []string{filter(-10, mark, ip+" ecn set ce"), route(-5, ip+" ecn set ect1")}, want: eth1},
+			{name: "hops", nft: header(map[string]string{"ip": "ip ttl set 33", "ip6": "ip6 hoplimit set 33"}[ip]), want: byHops, asks: map[string]string{"ip6": "header"}[ip]},
+
+			{name: "DSCP", iptables: ipt(fam, netfilter.Legacy, "-t raw -A OUTPUT -j MARK --set-mark 0x100", "-t mangle -A OUTPUT -j DSCP --set-dscp 0x8"), want: eth1, asks: "header"},
+			{name: "DSCP as it was", iptables: ipt(fam, netfilter.NFT, "-t raw -A OUTPUT -j MARK --set-mark 0x100", "-t mangle -A OUTPUT -j DSCP --set-dscp 0x8"), tos: 0x20, want: eth0, asks: "header"},
+			{name: "TOS", iptables: ipt(fam, netfilter.NFT, "-t raw -A OUTPUT -j MARK --set-mark 0x100", "-t mangle -A OUTPUT -j TOS --set-tos 0x10/0x3f"), want: eth1, asks: "header"},
+			{name: "TOS as it was", iptables: ipt(fam, netfilter.Legacy, "-t raw -A OUTPUT -j MARK --set-mark 0x100", "-t mangle -A OUTPUT -j TOS --set-tos 0x10/0x3f"), tos: 0x10, want: eth0, asks: "header"},
+			{name: "TOS known to stay", iptables: ipt(fam, netfilter.NFT, "-t raw -A OUTPUT -j MARK --set-mark 0x100", "-t mangle -A OUTPUT -j TOS --set-tos 0x10/0x3f"),
+				nft: []string{filter(-310, ip+" dscp set 4", ip+" ecn set not-ect")}, want: eth0},
+			{name: "no DSCP", iptables: ipt(fam, netfilter.Legacy, "-t raw -A OUTPUT -j MARK --set-mark 0x100", "-t mangle -A OUTPUT -m mark --mark 0x200 -j DSCP --set-dscp 0x8"), want: eth0},
+			{name: hops, iptables: ipt(fam, netfilter.Legacy, "-t raw -A OUTPUT -j MARK --set-mark 0x100", "-t mangle -A OUTPUT -j "+hops), want: byHops, asks: map[string]string{"ip6": "header"}[ip]},
+		} {
+			c.entry, c.src, c.dst = fromNode, p.node[0].String(), p.external[1].String()
+			t.Run(fmt.Sprintf("IPv%d/%s", fam, c.name), func(t *testing.T) { l.mended(t, c) })
+		}
+	}
+	for _, c := range []mendedCase{
+		{name: "flow label", nft: []string{oneChain("ip6 f", "filter hook output priority -10", "meta mark set 0x100"), oneChain("ip6 r", "route hook output priority -5", "ip6 flowlabel set 5")}, want: "eth1 fd02::1:0:c8", asks: "header"},
+		{name: "HL --hl-inc", iptables: ipt(6, netfilter.Legacy, "-t raw -A OUTPUT -j MARK --set-mark 0x100", "-t mangle -A OUTPUT -j HL --hl-inc 1"), want: "eth1 fd02::1:0:c8", asks: "header"},
+		{name: "HL as it was", iptables: ipt(6, netfilter.Legacy, "-t raw -A OUTPUT -j MARK --set-mark 0x100", "-t mangle -A OUTPUT -j HL --hl-set 33"), ttl: 33, want: "eth0 fd02::1:0:c8", asks: "header"},
+	} {
+		c.entry, c.src, c.dst = fromNode, "fd30::11", "fd02::1:0:c8"
+		t.Run(c.name, func(t *testing.T) { l.mended(t, c) })
 	}
 }

@@ -283,7 +283,7 @@ func (g *nftGenerator) effect(s *nftSlot) *nftEffect {
 		}
 		switch {
 		case g.even && e.open: // they are let in half the time
-			return 4
+			return 6
 		case g.even && e.protos != nil: // few packets are of these protocols
 			return 2
 		case g.even:
