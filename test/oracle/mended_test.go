@@ -178,6 +178,16 @@ func TestMarkWithoutConnection(t *testing.T) {
 			{"set on a template, behind tracking", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -j CONNMARK --set-mark 0x100", route}, eth0},
 			{"asked of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m connmark ! --mark 1 -j MARK --set-mark 0x100"}, eth1},
 			{"state of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m conntrack --ctstate NEW -j MARK --set-mark 0x100"}, eth1},
+			{"not the state of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m conntrack ! --ctstate INVALID -j MARK --set-mark 0x100"}, eth1},
+			{"protocol of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m conntrack --ctproto 6 -j MARK --set-mark 0x100"}, eth0},
+			{"another protocol than that of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m conntrack ! --ctproto 6 -j MARK --set-mark 0x100"}, eth1},
+			{"a template is confirmed", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m conntrack --ctstatus CONFIRMED -j MARK --set-mark 0x100"}, eth1},
+			{"original destination of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m conntrack --ctorigdst 192.0.2.200 -j MARK --set-mark 0x100"}, eth0},
+			{"another original destination than that of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m conntrack ! --ctorigdst 192.0.2.200 -j MARK --set-mark 0x100"}, eth1},
+			{"reply source of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m conntrack --ctreplsrc 0.0.0.0 -j MARK --set-mark 0x100"}, eth1},
+			{"direction of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m conntrack --ctdir ORIGINAL -j MARK --set-mark 0x100"}, eth1},
+			{"other direction of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m conntrack --ctdir REPLY -j MARK --set-mark 0x100"}, eth0},
+			{"original port of a template", []string{"-t raw -A PREROUTING -j CT --zone 7", "-t raw -A PREROUTING -m conntrack --ctproto 6 --ctorigdstport 80 -j MARK --set-mark 0x100"}, eth0},
 		} {
 			t.Run(fmt.Sprintf("%s/%s", backend, c.name), func(t *testing.T) {
 				l.mended(t, mendedCase{iptables: ipt(4, backend, c.rules...), entry: 2, src: "10.244.2.3", dst: "192.0.2.200", want: c.want})
