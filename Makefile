@@ -29,8 +29,10 @@ full: ## audits against the real kube-proxy, whole: 300 random sets of objects, 
 	SVCNET_AUDIT_SETS=300 $(GO) test -count=1 -timeout 0 -run TestRandomObjects -v ./test/audit
 	SVCNET_MUTANTS=1000 $(GO) test -count=1 -timeout 0 -run TestMutants -v ./test/audit
 
-oracle: ## random rules and packets against this machine's kernel, for as long as one likes (root)
-	SVCNET_ORACLE_FOR=$${SVCNET_ORACLE_FOR:-1h} $(GO) test -count=1 -timeout 0 -run TestKernel -v ./test/oracle
+oracle: ## random rules and packets against this machine's kernel, SVCNET_ORACLE_FOR for iptables and again for nftables (root)
+	failed=0; for test in TestKernel TestKernelNFT; do \
+		SVCNET_ORACLE_FOR=$${SVCNET_ORACLE_FOR:-1h} $(GO) test -count=1 -timeout 0 -run "^$$test$$" -v ./test/oracle || failed=1; \
+	done; exit $$failed
 
 LAB      := $(GO) run ./test/lab/cmd/lab
 NODE     ?= n1

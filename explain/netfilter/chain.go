@@ -111,7 +111,7 @@ func (r *run) rules(b base, c *Chain, live []state, stack []*Chain) []leaving {
 	var left []leaving
 	for i := range c.candidates(&live[0].p) {
 		rule := &c.Rules[i]
-		if !rule.matters() {
+		if !rule.matters(b.hook) {
 			continue
 		}
 		var next []state
@@ -193,7 +193,13 @@ func (r *run) apply(b base, c *Chain, i int, m matched, stack []*Chain) []leavin
 	case SetMark:
 		s.p.Mark = s.p.Mark&^t.Mask ^ t.Value
 		return goOn(s.hop(step))
+	case Rewrite:
+		s.header.target(s.p.Family, t)
+		return goOn(s)
 	case ConnMark:
+		if !s.p.tracked() && !s.p.Template {
+			return goOn(s) // there is nothing that could have a mark (connmark_tg)
+		}
 		switch t.Op {
 		case ConnMarkSet:
 			s.p.CTMark = s.p.CTMark&^t.Mask ^ t.Value
@@ -213,7 +219,7 @@ func (r *run) apply(b base, c *Chain, i int, m matched, stack []*Chain) []leavin
 			s.p.State = StateUntracked
 			return goOn(s.hop(step))
 		}
-		s.p.Zone = t.Zone
+		s.p.Template, s.p.Zone = true, t.Zone
 		return goOn(s)
 	case *SetAdd:
 		// The packet itself goes on; later packets may meet another set.
@@ -266,9 +272,12 @@ func (r *run) jump(b base, c *Chain, t Jump, step Hop, s state, stack []*Chain) 
 	return left
 }
 
-// matters is false for rules that cannot change where a packet goes: counting and logging.
-func (r *Rule) matters() bool {
+// matters is false for rules that cannot change where a packet goes: counting and logging, and rewriting what only
+// chains of OUTPUT compare.
+func (r *Rule) matters(h Hook) bool {
 	switch r.Target.(type) {
+	case Rewrite:
+		return h == Output
 	case nil, Continue:
 		for _, m := range r.Matches {
 			if _, ok := m.(Recorder); ok {

@@ -90,53 +90,39 @@ func (r *run) stations(h Hook) []station {
 	return out
 }
 
-// hook runs all stations of a hook. Packets of the node itself are routed again when a chain of OUTPUT changed what
-// routing looks at (ip_route_me_harder).
+// hook runs all stations of a hook.
 func (r *run) hook(h Hook, in []state) []state {
 	for _, st := range r.stations(h) {
 		if len(in) == 0 {
 			return nil
 		}
-		var out []state
-		for _, s := range in {
-			after := r.station(h, st, s)
-			if mark, again := st.reroutes(h); again {
-				after = r.reroute(s, after, mark)
-			}
-			out = append(out, after...)
-		}
-		in = out
+		in = each(in, func(s state) []state { return r.station(h, st, s) })
 	}
 	return in
 }
 
-// reroutes tells whether packets are routed again behind a station: where their destination changed, or with byMark
-// also for another mark or source. Chains of type route do so, which the mangle table's is (ipt_mangle_out,
-// nf_route_table_hook4), and so does the nat hook (nf_nat_ipv4_local_fn); chains of type filter do not.
-func (st station) reroutes(h Hook) (byMark, again bool) {
-	if h != Output {
-		return false, false
-	}
-	for _, p := range st.posts {
-		byMark = byMark || p.kind == postChain && p.base.routes()
-		again = again || byMark || p.kind == postTranslation
-	}
-	return byMark, again
-}
-
-// station runs what is registered at one priority.
+// station runs what is registered at one priority. Packets of the node are routed again behind a chain of type route,
+// which the mangle table's is, and behind the nat hook; chains of type filter do not care for it.
 func (r *run) station(h Hook, st station, s state) []state {
 	var out []state
 	for _, o := range orders(h, st.posts, post.name, s) {
 		live := []state{o.state}
 		for _, p := range o.posts {
-			switch p.kind {
-			case postTracking:
+			switch {
+			case p.kind == postTracking:
 				live = each(live, r.track)
-			case postTranslation:
-				live = each(live, func(s state) []state { return r.natStage(h, s) })
-			case postIPVS:
+			case p.kind == postTranslation:
+				live = each(live, func(s state) []state {
+					after := r.natStage(h, s)
+					if h == Output {
+						after = r.rerouteTranslated(s, after)
+					}
+					return after
+				})
+			case p.kind == postIPVS:
 				live = each(live, func(s state) []state { return r.ipvsStage(h, s) })
+			case h == Output && p.base.routes():
+				live = each(live, func(s state) []state { return r.routeChain(p.base, s) })
 			default:
 				live = r.finish(r.baseChain(p.base, live))
 			}
@@ -295,6 +281,8 @@ func (r *run) track(s state) []state {
 		return []state{s} // comes around through lo with its connection
 	}
 	s.begun = true
+	// What a template was marked with stays with it.
+	s.p.Template, s.p.CTMark = false, 0
 	switch {
 	case s.undo != nil && s.undo.zone == s.p.Zone:
 		s.p.State, s.p.Reply, s.p.CTMark, s.p.DNATed, s.p.SNATed = StateEstablished, true, s.undo.ctMark, s.undo.hasSrc, s.undo.hasDst

@@ -12,10 +12,10 @@ var connmarkMatch = extension{
 	list: listConnmark,
 }
 
-// Test compares the connection's mark. A packet without a connection never passes, negated or not
-// (xt_connmark.c, connmark_mt).
+// Test compares the connection's mark, or that of a template. A packet without a connection never passes, negated or
+// not (xt_connmark.c, connmark_mt).
 func (m *ConnMarkMatch) Test(_ *Kernel, _ Hook, p *Packet) Answer {
-	if !p.tracked() {
+	if !p.tracked() && !p.Template {
 		return No
 	}
 	return Is((p.CTMark&m.Mask == m.Value) != m.Not)

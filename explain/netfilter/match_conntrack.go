@@ -80,7 +80,11 @@ func (m *Conntrack) Test(_ *Kernel, _ Hook, p *Packet) Answer {
 	if m.States != 0 && (m.States&p.ctStates() != 0) == m.StatesNot {
 		return No
 	}
-	if !p.tracked() {
+	switch {
+	case p.Template:
+		t := p.template()
+		p = &t
+	case !p.tracked():
 		return Is(m.States != 0)
 	}
 	if m.Dir != AnyDir && (m.Dir == ReplyDir) != p.Reply {
@@ -102,8 +106,11 @@ func (m *Conntrack) Test(_ *Kernel, _ Hook, p *Packet) Answer {
 	return open
 }
 
-// ctStates is the packet's state with the marks of a translation.
+// ctStates is the packet's state with the marks of a translation. A template of a connection counts as new.
 func (p *Packet) ctStates() CTStates {
+	if p.Template {
+		return CTNew
+	}
 	s := CTNew << p.State
 	if p.tracked() {
 		if p.SNATed {
@@ -114,6 +121,15 @@ func (p *Packet) ctStates() CTStates {
 		}
 	}
 	return s
+}
+
+// template is a packet of what a template of a connection looks like: all zeros, and confirmed (xt_ct_tg_check).
+func (p *Packet) template() Packet {
+	zero := netip.IPv4Unspecified()
+	if p.Family == IPv6 {
+		zero = netip.IPv6Unspecified()
+	}
+	return Packet{Family: p.Family, Src: zero, Dst: zero, OrigSrc: zero, OrigDst: zero, HasSrcPort: true, State: StateNew, Confirmed: true}
 }
 
 // tuple tests protocol, addresses and ports. The expected answer goes from where the packet is bound now to

@@ -15,7 +15,7 @@ func mergeStates(in []state) []state {
 		return stateKey{
 			packet: s.p.key(), out: s.out, template: s.template, untracked: s.untracked, begun: s.begun, toSelf: s.toSelf,
 			dstBound: s.dstBound, srcBound: s.srcBound, dstBy: s.dstBy.step(), srcBy: s.srcBy.step(),
-			tracked: s.tracked, undo: s.undo,
+			tracked: s.tracked, undo: s.undo, header: s.header, routed: s.routed,
 		}
 	}, func(s *state) []RecentUpdate { return s.p.Recent },
 		func(s *state) (*assumed, float64) { return s.assumed, s.prob },
@@ -30,6 +30,8 @@ type stateKey struct {
 	dstBy, srcBy                                           step
 	tracked                                                any
 	undo                                                   *undo
+	header                                                 rewritten
+	routed                                                 lookup
 }
 
 // step identifies a hop.
@@ -60,7 +62,7 @@ type packetKey struct {
 	state                                      CTState
 	zone                                       string
 	dnated, snated, answer, reply, local       bool
-	inAssumed, confirmed                       bool
+	inAssumed, confirmed, template             bool
 	ipvs                                       VirtualConn
 }
 
@@ -68,7 +70,7 @@ func (p *Packet) key() packetKey {
 	return packetKey{
 		p.Family, p.Src, p.Dst, p.OrigSrc, p.OrigDst, p.Proto, p.SrcPort, p.DstPort, p.OrigSrcPort, p.OrigDstPort,
 		p.HasSrcPort, p.ICMPType, p.ICMPCode, p.In, p.Out, p.Mark, p.CTMark, p.State, p.Zone,
-		p.DNATed, p.SNATed, p.Answer, p.Reply, p.Local, p.InAssumed, p.Confirmed, p.IPVS,
+		p.DNATed, p.SNATed, p.Answer, p.Reply, p.Local, p.InAssumed, p.Confirmed, p.Template, p.IPVS,
 	}
 }
 

@@ -256,32 +256,37 @@ func (r *run) nftObject(at *nftPlace, m *nft.MapExpr, x progress, over func(prog
 	return out
 }
 
-// nftAssign sets a mark, or a field that no walk looks at.
+// nftAssign sets a mark, or a field of the packet, of which some decide whether it is routed again.
 func (r *run) nftAssign(at *nftPlace, st *nft.Assign, x progress, over func(progress), lose func(string)) []progress {
-	var set func(p *Packet, v uint32)
+	// set tells whether the walk has to name the rule; blurs whether the value may be open.
+	var set func(s *state, v *value) (acted bool)
+	blurs := false
 	switch to := st.To.(type) {
 	case *nft.Meta:
 		if to.Key == "mark" {
-			set = func(p *Packet, v uint32) { p.Mark = v }
+			set = func(s *state, v *value) bool { s.p.Mark = number(v.data); return true }
 		}
 	case *nft.CT:
 		switch to.Key {
 		case "mark":
-			set = func(p *Packet, v uint32) {
-				if p.tracked() { // otherwise there is nothing to set, and the rule goes on (nft_ct_set_eval)
-					p.CTMark = v
+			set = func(s *state, v *value) bool {
+				if !s.p.tracked() { // there is nothing to set, and the rule goes on (nft_ct_set_eval)
+					return false
 				}
+				s.p.CTMark = number(v.data)
+				return true
 			}
 		case "zone":
 			if x.begun || x.template && !x.untracked {
 				return []progress{x}
 			}
 			// It takes back notrack (nft_ct_set_zone_eval).
-			x.template, x.untracked, x.state.p.State = true, false, StateInvalid
-			set = func(p *Packet, v uint32) {
-				if p.Zone = fmt.Sprint(v); v == 0 {
-					p.Zone = ""
+			x.template, x.untracked, x.state.p.State, x.state.p.Template = true, false, StateInvalid, true
+			set = func(s *state, v *value) bool {
+				if s.p.Zone = fmt.Sprint(number(v.data)); number(v.data) == 0 {
+					s.p.Zone = ""
 				}
+				return true
 			}
 		}
 	case *nft.Payload:
@@ -294,6 +299,10 @@ func (r *run) nftAssign(at *nftPlace, st *nft.Assign, x progress, over func(prog
 		case "saddr", "daddr", "sport", "dport":
 			lose("the rule rewrites addresses or ports without connection tracking, which is not evaluated")
 			return nil
+		}
+		if offset, bits, ok := placeInHeader(to); ok && at.hook == Output {
+			blurs = true
+			set = func(s *state, v *value) bool { s.header.bytes(s.p.Family, offset, bits, v); return false }
 		}
 	}
 	if e, ok := st.To.(*nft.ExtHdr); ok && e.Kind == "tcp option" && x.state.p.Proto != ProtoTCP {
@@ -309,16 +318,34 @@ func (r *run) nftAssign(at *nftPlace, st *nft.Assign, x progress, over func(prog
 		case v.none:
 			over(v.progress)
 			continue
-		case v.open():
+		case v.open() && !blurs:
 			lose("the value that the rule sets is not known: " + v.why)
 			return nil
 		}
 		y := v.progress
-		y.acted = true
-		set(&y.state.p, number(v.data))
+		y.acted = set(&y.state, &v.value) || y.acted
 		out = append(out, y)
 	}
 	return out
+}
+
+// placeInHeader is where in the header of the packet a field stands that a chain of type route may compare, in bits.
+func placeInHeader(e *nft.Payload) (offset, bits int, ok bool) {
+	switch e.Protocol + " " + e.Field {
+	case "ip dscp":
+		return 8, 6, true
+	case "ip ecn":
+		return 14, 2, true
+	case "ip6 dscp":
+		return 4, 6, true
+	case "ip6 ecn":
+		return 10, 2, true
+	case "ip6 flowlabel":
+		return 12, 20, true
+	case "ip6 hoplimit":
+		return 56, 8, true
+	}
+	return e.Offset, e.Bits, e.Protocol == "@nh" && e.Field == ""
 }
 
 // number is a value as a number; of more than four bytes the last four.

@@ -72,9 +72,8 @@ func (r *run) nftEval(at *nftPlace, e nft.Expr, x progress) []evaluated {
 	case *nft.Meta:
 		return one(r.meta(at.hook, &x.state.p, e.Key))
 	case *nft.CT:
-		if e.Key == "state" && x.template && !x.untracked && !x.begun {
-			// Before connection tracking a packet with a zone has a template of a connection, which counts as new
-			// (nft_ct_get_eval) and has nothing else.
+		if e.Key == "state" && x.state.p.Template {
+			// A template of a connection counts as new (nft_ct_get_eval) and has nothing else.
 			return one(num32(ctStateNew))
 		}
 		return one(connection(&x.state.p, e))

@@ -23,6 +23,9 @@ type Packet struct {
 	// Confirmed is true once the packet's connection is in the table: for answers, and for a packet of the node
 	// to itself that comes around through lo.
 	Confirmed bool
+	// Template is true for a packet that has a template of a connection, which a CT rule gave it: before connection
+	// tracking. For matches and targets of iptables it is one, with a mark (CTMark).
+	Template bool
 	// Zone is the connection tracking zone that a CT rule chose, empty for the usual one.
 	Zone string
 	// DNATed and SNATed are the conntrack status bits: the connection's destination or source has been translated.

@@ -18,10 +18,7 @@ func (r *run) fromInterface(s state) {
 	}
 	dialled := s.p.Dst
 	for _, s := range r.hook(Prerouting, []state{s}) {
-		if onBridge && r.refusedAtOnce(s) {
-			continue
-		}
-		r.routeIn(s, dialled)
+		r.routeIn(s, dialled, onBridge)
 	}
 }
 
@@ -52,10 +49,15 @@ func refused(p *Packet) string {
 }
 
 // routeIn is the routing decision after PREROUTING (ip_route_input_slow), then the way to the local
-// process or through FORWARD. dialled is the destination with which the packet came in.
-func (r *run) routeIn(s state, dialled netip.Addr) {
+// process or through FORWARD. dialled is the destination with which the packet came in. onBridge tells that the IP layer
+// has not seen the packet yet; one that stays on its bridge it never sees.
+func (r *run) routeIn(s state, dialled netip.Addr, onBridge bool) {
 	for _, s := range r.decide(s) {
 		d := s.decision
+		stays := d.Type == "unicast" && s.p.Dst != dialled && r.bridged(&s.p, d)
+		if onBridge && !stays && r.refusedAtOnce(s.state) {
+			continue
+		}
 		switch d.Type {
 		case "local", "broadcast":
 			if s, ok := r.acceptable(s.state, true); ok {
@@ -64,10 +66,15 @@ func (r *run) routeIn(s state, dialled netip.Addr) {
 		case "multicast":
 			r.end(s.state, UnknownVerdict, func(e *Ending) { e.Why = "the evidence does not say which multicast groups the node is in" })
 		case "unicast":
-			if s, ok := r.acceptable(s.state, s.p.Dst != dialled && r.bridged(&s.p, d)); ok {
-				for _, s := range r.hook(Forward, []state{s.leaveBy(r.Kernel, d)}) {
-					r.send(s)
-				}
+			s, ok := s.state, true
+			if !stays {
+				s, ok = r.acceptable(s, false)
+			}
+			if !ok {
+				continue
+			}
+			for _, s := range r.hook(Forward, []state{s.leaveBy(r.Kernel, d)}) {
+				r.send(s)
 			}
 		default:
 			r.noRoute(s)
@@ -82,11 +89,15 @@ func (r *run) fromNode(s state) {
 	for _, s := range r.decide(s) {
 		switch d := s.decision; d.Type {
 		case "local", "unicast", "broadcast", "multicast":
-			s := s.leaveBy(r.Kernel, d)
-			for _, s := range r.hook(Output, []state{s}) {
+			behind := r.hook(Output, []state{s.leaveBy(r.Kernel, d)})
+			for i := range behind {
+				s := &behind[i]
 				if s.out != (Iface{}) {
-					s.p.Out = s.out
+					s.p.Out, s.out = s.out, Iface{}
 				}
+				s.header, s.routed = rewritten{}, lookup{} // which count in OUTPUT only
+			}
+			for _, s := range mergeStates(behind) {
 				r.send(s)
 			}
 		default:
@@ -140,6 +151,9 @@ type decided struct {
 // decide looks up the route of a packet, or forks where the evidence leaves open whether the destination is
 // the node itself. Where routes were not captured it takes for granted that there is one, and says so.
 func (r *run) decide(s state) []decided {
+	if s.p.Local {
+		s.routed = s.lookup()
+	}
 	if s.toSelf {
 		return []decided{{s, host.Decision{Type: "local"}}}
 	}
@@ -221,8 +235,9 @@ func (s state) routeHop(d host.Decision) state {
 }
 
 // bridged tells whether a packet leaves by the bridge that it came in on. One of IPv6 whose destination was
-// translated then stays on it: br_netfilter hands it to the other port, and the node need not forward. For IPv4
-// the route that it looks up is one for forwarding, which fails where that is off.
+// translated then stays on it: br_netfilter hands it to the other port, the IP layer makes none of its checks, and the
+// node need not forward (br_nf_pre_routing_finish_ipv6). For IPv4 the route that it looks up is one for forwarding,
+// which checks the source and fails where forwarding is off (br_nf_pre_routing_finish).
 func (r *run) bridged(p *Packet, d host.Decision) bool {
 	return p.Family == IPv6 && p.In.Name == d.Out && r.isBridge(p.In)
 }
@@ -239,7 +254,7 @@ func (r *run) isBridge(i Iface) bool {
 // loopback addresses, forwarding (fib_validate_source, ip_route_input_slow). A refusal that rests on an
 // assumed interface is noted and does not end the walk.
 //
-// stays tells that the node need not forward: the packet is for the node, or goes back out of its bridge.
+// stays tells that the packet is for the node, which need not forward.
 func (r *run) acceptable(s state, stays bool) (state, bool) {
 	refuse := func(f host.Finding) (state, bool) {
 		if s.p.InAssumed {
@@ -275,25 +290,68 @@ func (r *run) acceptable(s state, stays bool) (state, bool) {
 	return s, true
 }
 
-// reroute looks up the route of the node's own packets again when a stage of OUTPUT changed what routing looks at:
-// mangle the mark or an address (ipt_mangle_out, nf_route_table_hook4), nat the destination only (nf_nat_ipv4_local_fn).
-// The rules of OUTPUT go on to see the interface of the first route; the new one counts from POSTROUTING on.
-func (r *run) reroute(before state, after []state, byMark bool) []state {
+// lookup is what the route of a packet was looked up by.
+type lookup struct {
+	src, dst netip.Addr
+	mark     uint32
+	toSelf   bool
+}
+
+func (s *state) lookup() lookup { return lookup{s.p.Src, s.p.Dst, s.p.Mark, s.toSelf} }
+
+// routeChain runs a chain of OUTPUT behind which a packet is routed again: where its mark, an address or another field
+// of the header that the kernel compares is another than before the chain (nf_route_table_hook4, ipt_mangle_out).
+func (r *run) routeChain(b base, before state) []state {
+	before.header.written = 0
+	var out []state
+	for _, s := range r.finish(r.baseChain(b, []state{before})) {
+		changed := Is(s.p.Dst != before.p.Dst || s.p.Src != before.p.Src || s.p.Mark != before.p.Mark || s.toSelf != before.toSelf)
+		// Where nothing has changed since the last route, another lookup comes to the same.
+		if changed.Truth == False && s.routed != s.lookup() {
+			changed = s.header.since(before.header, b.name())
+		}
+		s.header.written = 0
+		yes, no := []state{s}, []state(nil)
+		switch changed.Truth {
+		case False:
+			yes, no = no, yes
+		case Undecided:
+			yes, no = s.fork(changed.Fact)
+		}
+		out = append(out, no...)
+		for _, s := range yes {
+			out = append(out, r.reroute(s)...)
+		}
+	}
+	return mergeStates(out)
+}
+
+// rerouteTranslated looks up the route again where the nat hook of OUTPUT has changed the destination
+// (nf_nat_ipv4_local_fn).
+func (r *run) rerouteTranslated(before state, after []state) []state {
 	var out []state
 	for _, s := range after {
-		if s.p.Dst == before.p.Dst && s.toSelf == before.toSelf && !(byMark && (s.p.Mark != before.p.Mark || s.p.Src != before.p.Src)) {
+		if s.p.Dst == before.p.Dst && s.toSelf == before.toSelf {
 			out = append(out, s)
-			continue
+		} else {
+			out = append(out, r.reroute(s)...)
 		}
-		for _, d := range r.decide(s) {
-			switch d.decision.Type {
-			case "local", "unicast", "broadcast", "multicast":
-				again := d.leaveBy(r.Kernel, d.decision)
-				again.out, again.p.Out = again.p.Out, s.p.Out
-				out = append(out, again)
-			default:
-				r.noRoute(d)
-			}
+	}
+	return out
+}
+
+// reroute looks up the route of a packet of the node again (ip_route_me_harder). The rules of OUTPUT go on to see the
+// interface of the first route; the new one counts from POSTROUTING on.
+func (r *run) reroute(s state) []state {
+	var out []state
+	for _, d := range r.decide(s) {
+		switch d.decision.Type {
+		case "local", "unicast", "broadcast", "multicast":
+			again := d.leaveBy(r.Kernel, d.decision)
+			again.out, again.p.Out = again.p.Out, s.p.Out
+			out = append(out, again)
+		default:
+			r.noRoute(d)
 		}
 	}
 	return out

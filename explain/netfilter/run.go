@@ -26,7 +26,11 @@ type state struct {
 	toSelf       bool
 	dstBy, srcBy *hops
 	// out is the interface of a new route that was looked up in OUTPUT; it takes effect in POSTROUTING.
-	out     Iface
+	out Iface
+	// header is what rules of OUTPUT have rewritten, routed by what the last route was looked up. Both are set in OUTPUT
+	// only.
+	header  rewritten
+	routed  lookup
 	tracked *host.Flow
 	// undoDst and undoSrc are what a reply's translations put back.
 	undo *undo

@@ -164,7 +164,7 @@ func tableOfRule(r *Rule) string {
 		return "filter"
 	case CT:
 		return "raw"
-	case *TProxy:
+	case *TProxy, Rewrite:
 		return "mangle"
 	case Unreadable:
 		switch t.Name {
@@ -175,7 +175,7 @@ func tableOfRule(r *Rule) string {
 		switch t.Name {
 		case "TRACE":
 			return "raw"
-		case "TTL", "HL", "TOS", "DSCP", "CHECKSUM":
+		case "TTL", "CHECKSUM":
 			return "mangle"
 		}
 	case Jump:

@@ -77,7 +77,16 @@ type (
 		Delete bool
 		Dirs   []Dir
 	}
-	// Classify, DSCP, TOS, TTL and the like rewrite a field that no service rule reads: see Continue.
+	// Rewrite is DSCP, TOS, ECN and HL: the traffic class (of IPv4 TOS), or with Hops the hop limit, becomes
+	// (field &^ Mask) ^ Value. Nothing reads them on the way but the comparison that has a packet of the node routed
+	// again. Open tells that the new value is not known. (CLASSIFY, TTL and the like rewrite what not even that reads:
+	// see Continue.)
+	Rewrite struct {
+		Name        string
+		Hops        bool
+		Value, Mask uint8
+		Open        bool
+	}
 )
 
 // TranslateKind tells the address translations apart.
@@ -125,3 +134,4 @@ func (ConnMark) target()   {}
 func (CT) target()         {}
 func (*TProxy) target()    {}
 func (*SetAdd) target()    {}
+func (Rewrite) target()    {}

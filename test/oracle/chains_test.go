@@ -213,6 +213,8 @@ func (g *generator) rule(r *rand.Rand, fam netfilter.Family, t *tableText, c *ch
 		switch {
 		case !m.allowed(s), m.open && !g.open, m.name == "recent" && !g.recent:
 			continue
+		case inTable("tcp udp", m.name) && slices.ContainsFunc(kinds, func(o *matchKind) bool { return o.name == m.name }):
+			continue // iptables-nft-save makes one of two, which is neither
 		case m.protos != nil && s.proto == 0:
 			s.proto = pick(r, m.protos)
 		case m.protos != nil && !slices.Contains(m.protos, s.proto):

@@ -6,8 +6,8 @@
 // is what a user would give it: the text that iptables-save prints back, and the output of ip addr, ip route,
 // ip rule and sysctl.
 //
-//	SVCNET_ORACLE_SEED=7 SVCNET_ORACLE_RULESETS=1000 go test ./test/oracle -run TestKernel -v
-//	SVCNET_ORACLE_FOR=2h go test ./test/oracle -run TestKernel -timeout 0 -v
+//	SVCNET_ORACLE_SEED=7 SVCNET_ORACLE_RULESETS=1000 go test ./test/oracle -run '^TestKernel$' -v
+//	SVCNET_ORACLE_FOR=2h go test ./test/oracle -run '^TestKernel$' -timeout 0 -v
 //
 // The files: lab (the node and its surroundings), wire (packets as bytes), inject and observe (in and out),
 // trace (the rules that each packet reached, told by the kernel), matches, targets, chains and services (the
@@ -19,5 +19,5 @@
 // the latter, and rules that change something the other way round. What decides between base chains, their priority and
 // the order of their registration, has tests of its own (nft_order_test.go).
 //
-//	SVCNET_ORACLE_SEED=7 SVCNET_ORACLE_RULESETS=1000 SVCNET_ORACLE_FORM=json go test ./test/oracle -run TestKernelNFT -v
+//	SVCNET_ORACLE_SEED=7 SVCNET_ORACLE_RULESETS=1000 SVCNET_ORACLE_FORM=json go test ./test/oracle -run '^TestKernelNFT$' -v
 package oracle

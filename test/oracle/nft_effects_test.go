@@ -91,8 +91,11 @@ var nftEffects = []nftEffect{
 	{name: "ip address set", weight: 2, chains: "filter route", hooks: every, open: true, text: func(s *nftSlot) string {
 		return s.word() + " daddr set " + pick(s.r, s.pool.pod).String()
 	}},
-	{name: "ip dscp set", weight: 1, chains: "filter nat", text: func(s *nftSlot) string { return s.word() + " dscp set cs1" }},
-	{name: "ip ttl set", weight: 1, chains: "filter nat", text: func(s *nftSlot) string {
+	{name: "ip dscp set", weight: 1, text: func(s *nftSlot) string {
+		return s.word() + pick(s.r, []string{" dscp set cs1", " dscp set ef", " ecn set ect0"})
+	}},
+	{name: "ip6 flowlabel set", weight: 1, family: netfilter.IPv6, text: one("ip6 flowlabel set 5")},
+	{name: "ip ttl set", weight: 1, text: func(s *nftSlot) string {
 		return map[netfilter.Family]string{netfilter.IPv4: "ip ttl set 33", netfilter.IPv6: "ip6 hoplimit set 33"}[s.ip]
 	}},
 	{name: "jump", weight: 22, ready: callable, ends: true, text: func(s *nftSlot) string { return "jump " + pick(s.r, s.callable) }},
@@ -156,7 +159,10 @@ var nftEffects = []nftEffect{
 	{name: "tcp option set", weight: 1, protos: tcpOnly, text: one("tcp option maxseg size set 1000", "reset tcp option sack-perm")},
 	{name: "tcp option set", weight: 1, hooks: fwd | out | post, protos: tcpOnly, text: one("tcp option maxseg size set rt mtu")},
 	{name: "tproxy", weight: 3, chains: "filter", hooks: pre, protos: []uint8{netfilter.ProtoTCP, netfilter.ProtoUDP}, tells: true, ends: true, open: true, text: func(s *nftSlot) string {
-		return fmt.Sprintf("tproxy %s to :15001", s.word()) + pick(s.r, []string{"", " accept", " meta mark set 0x200 accept"})
+		return fmt.Sprintf("tproxy %s to :15001", s.word()) + pick(s.r, []string{"", " accept"})
+	}},
+	{name: "tproxy", weight: 2, chains: "filter", hooks: pre, protos: []uint8{netfilter.ProtoTCP, netfilter.ProtoUDP}, tells: true, ends: true, open: true, text: func(s *nftSlot) string {
+		return fmt.Sprintf("tproxy %s to :15001 meta mark set 0x200 accept", s.word())
 	}},
 	{name: "vmap", weight: 16, ends: true, text: vmap},
 	{name: "vmap", weight: 16, ends: true, text: vmap},

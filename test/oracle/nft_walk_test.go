@@ -161,8 +161,29 @@ func (t *nftTrial) compare(s shot, endings []netfilter.Ending, o *observation) v
 
 // certain tells whether nothing on the way of a packet was a matter of chance.
 func (t *nftTrial) certain(s shot, o *observation) bool {
-	return t.traced && !t.branched && !slices.ContainsFunc(o.path, func(p point) bool { return t.chancy(p, s) })
+	if !t.traced || t.branched {
+		return false
+	}
+	drawn := false // the source port, by a translation
+	for _, p := range o.path {
+		if t.chancy(p, s) {
+			return false
+		}
+		if r := t.at(p); r != nil {
+			if drawn && len(r.effects) > 0 && ofSourcePort.MatchString(r.String()) {
+				return false
+			}
+			drawn = drawn || p.hit && drawsPort.MatchString(r.String())
+		}
+	}
+	return true
 }
+
+// Rules that draw a port, and those that look at one which may have been drawn.
+var (
+	drawsPort    = regexp.MustCompile(`(masquerade|snat).*(random|:50000-51000)`)
+	ofSourcePort = regexp.MustCompile(`sport|proto-dst|@th,0`)
+)
 
 // at is the rule at a point, nil for none of nftables.
 func (t *nftTrial) at(p point) *nftRule {
