@@ -22,14 +22,18 @@ import (
 )
 
 // sampleMutants is how many changes CI makes to the nodes of one table: all hunts together take less than four minutes.
-const sampleMutants = 36
+// A guest is slow, and sampleInGuest is for it.
+const (
+	sampleMutants = 36
+	sampleInGuest = 24
+)
 
 // mutantSeed begins the dice of every mutant, with its number. SVCNET_MUTANT_SEED replaces it.
 const mutantSeed = 20261129
 
-// hunts are the nodes on which changes are made. Each has numbers of its own, so that a change of one hunt leaves the
+// A quarry is a node on which changes are made. Each has numbers of its own, so that a change of one hunt leaves the
 // mutants of the others as they are.
-var hunts = []struct {
+type quarry struct {
 	name          string
 	mode          string
 	backend       lab.Backend
@@ -37,11 +41,16 @@ var hunts = []struct {
 	first, stride int
 	// table is where its mutants are counted.
 	table string
-}{
+}
+
+var quarries = []quarry{
 	{"nft", "iptables", lab.NFT, newXTables, 0, 2, "iptables mode"},
 	{"legacy", "iptables", lab.Legacy, newXTables, 1, 2, "iptables mode"},
 	{"nftables", "nftables", lab.NFT, newNFTables, 1_000_000, 1, "nftables mode"},
 }
+
+// inGuest is the one that TestIPVS hunts.
+var inGuest = quarry{"mutants", "ipvs", lab.Legacy, newIPVS, 2_000_000, 1, "IPVS mode"}
 
 // TestMutants makes one change at a time to a node whose kube-proxy is stopped, sees by packets whether it matters,
 // and audits: every change that matters is found where it is, and none that does not matter is an error.
@@ -49,53 +58,73 @@ var hunts = []struct {
 // SVCNET_MUTANTS says how many changes are made: half of it in each hunt, so that it is the number for the two of
 // iptables mode together. SVCNET_MUTANT=N makes that one alone, as it is printed.
 func TestMutants(t *testing.T) {
-	count, seed, only := setting(t, "SVCNET_MUTANTS", sampleMutants), setting(t, "SVCNET_MUTANT_SEED", mutantSeed), setting(t, "SVCNET_MUTANT", -1)
 	var tables []*table
-	for i, d := range hunts {
-		var numbers []int
-		for i := range (count + 1) / 2 {
-			if n := d.first + i*d.stride; only < 0 || n == only {
-				numbers = append(numbers, n)
-			}
-		}
+	for i, q := range quarries {
+		numbers := q.numbers(t, sampleMutants)
 		if len(numbers) == 0 {
 			continue
 		}
-		t.Run(d.name, func(t *testing.T) {
-			at := slices.IndexFunc(tables, func(b *table) bool { return b.name == d.table })
+		t.Run(q.name, func(t *testing.T) {
+			at := slices.IndexFunc(tables, func(b *table) bool { return b.name == q.table })
 			if at < 0 {
 				at = len(tables)
-				tables = append(tables, &table{name: d.table, scores: map[string]*score{}})
+				tables = append(tables, &table{name: q.table, scores: map[string]*score{}})
 			}
-			l := labtest.Bring(t, lab.Options{
-				Name: fmt.Sprintf("m%c%d", 'a'+i, os.Getpid()), Mode: d.mode, Backend: d.backend, NoProxy: true,
-				// kubeadm writes it too, and so that nobody set it is known.
-				ProxyConfig: func(_ string, config map[string]any) { config["nodePortAddresses"] = nil },
-			})
-			h := newHunt(t, l, d.plane)
-			tables[at].kinds = h.kinds()
-			begun := time.Now()
-			made := 0
-			for _, n := range numbers {
-				u := h.mutant(uint64(seed), n, (n-d.first)/d.stride)
-				if u == nil {
-					continue
-				}
-				made++
-				if err := h.try(t, n, u, tables[at].of(u.kind)); err != nil {
-					t.Fatalf("mutant %d of seed %d, %s: %s: %v", n, seed, u.kind, u.what, err)
-				}
-			}
-			took := time.Since(begun)
-			each := func(d time.Duration) time.Duration {
-				return (d / time.Duration(max(1, made))).Round(time.Millisecond)
-			}
-			t.Logf("%d mutants in %v, %v each: %v auditing, %v connecting", made, took.Round(time.Second), each(took), each(h.audited), each(h.looked-h.audited))
+			q.hunt(t, q.bring(t, fmt.Sprintf("m%c%d", 'a'+i, os.Getpid())), numbers, tables[at])
 		})
 	}
 	for _, b := range tables {
 		t.Log(b)
 	}
+}
+
+// numbers are those of the mutants to make.
+func (q *quarry) numbers(t *testing.T, sample int) []int {
+	t.Helper()
+	count, only := setting(t, "SVCNET_MUTANTS", sample), setting(t, "SVCNET_MUTANT", -1)
+	var out []int
+	for i := range (count + 1) / 2 {
+		if n := q.first + i*q.stride; only < 0 || n == only {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// bring brings the lab up.
+func (q *quarry) bring(t *testing.T, name string) *lab.Lab {
+	t.Helper()
+	return labtest.Bring(t, lab.Options{
+		Name: name, Mode: q.mode, Backend: q.backend, NoProxy: true,
+		// kubeadm writes it too, and so that nobody set it is known.
+		ProxyConfig: func(_ string, config map[string]any) { config["nodePortAddresses"] = nil },
+	})
+}
+
+// hunt makes the mutants on a lab and counts them in the table.
+func (q *quarry) hunt(t *testing.T, l *lab.Lab, numbers []int, in *table) *hunt {
+	t.Helper()
+	seed := setting(t, "SVCNET_MUTANT_SEED", mutantSeed)
+	h := newHunt(t, l, q.plane)
+	in.kinds = h.kinds()
+	begun := time.Now()
+	made := 0
+	for _, n := range numbers {
+		u := h.mutant(uint64(seed), n, (n-q.first)/q.stride)
+		if u == nil {
+			continue
+		}
+		made++
+		if err := h.try(t, n, u, in.of(u.kind)); err != nil {
+			t.Fatalf("mutant %d of seed %d, %s: %s: %v", n, seed, u.kind, u.what, err)
+		}
+	}
+	took := time.Since(begun)
+	each := func(d time.Duration) time.Duration {
+		return (d / time.Duration(max(1, made))).Round(time.Millisecond)
+	}
+	t.Logf("%d mutants in %v, %v each: %v auditing, %v connecting", made, took.Round(time.Second), each(took), each(h.audited), each(h.looked-h.audited))
+	return h
 }
 
 // a score counts the mutants of one kind.
