@@ -40,7 +40,11 @@ func TestIPVS(t *testing.T) {
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	g, begin, err := lab.InGuest()
+	var folders []string
+	if keep := os.Getenv("SVCNET_AUDIT_KEEP"); keep != "" {
+		folders = append(folders, keep)
+	}
+	g, begin, err := lab.InGuest(folders...)
 	if err != nil {
 		t.Fatal(err)
 	}

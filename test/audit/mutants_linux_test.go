@@ -207,6 +207,7 @@ func newHunt(t *testing.T, l *lab.Lab, of func(t *testing.T, m *maker) plane) *h
 	h.cells = slices.DeleteFunc(h.cells, func(c *cell) bool { return c.unsteady != "" })
 	a, snap, err := h.reader.audit(ctx)
 	must(err)
+	keep(t, "before", snap)
 	h.unknown = map[string]bool{}
 	for _, x := range a.Unknown {
 		h.unknown[x.ID] = true
@@ -278,6 +279,7 @@ func (h *hunt) try(t *testing.T, n int, u *mutant, s *score) error {
 	}
 	if v.wrong != "" {
 		t.Errorf("mutant %d, %s: %s\n%s", n, u.kind, u.what, v)
+		keep(t, fmt.Sprintf("mutant-%d", n), v.snap)
 	}
 	return nil
 }
@@ -306,6 +308,7 @@ type view struct {
 	fresh    []report.Finding
 	unknown  []string // checks that were answered on the node as it should be
 	wrong    string
+	snap     *snapshot.Snapshot
 }
 
 // look audits and connects.
@@ -316,6 +319,7 @@ func (h *hunt) look(ctx context.Context, u *mutant) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
+	v.snap = snap
 	h.audited += time.Since(begun)
 	for i := range a.Findings {
 		if f := &a.Findings[i]; !h.base[idOf(f)] && f.Severity != "info" {

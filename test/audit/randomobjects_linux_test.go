@@ -70,13 +70,14 @@ func randomObjects(t *testing.T, l *lab.Lab, sample int) {
 		synced += time.Since(begun)
 		for _, r := range readers {
 			begun := time.Now()
-			a, _, err := r.audit(t.Context())
+			a, snap, err := r.audit(t.Context())
 			if err != nil {
 				t.Fatalf("set %d of seed %d: %v", set, seed, err)
 			}
 			audited += time.Since(begun)
 			if wrong := w.compare(r.node.Name, a, counts); wrong != "" {
 				t.Errorf("set %d of seed %d, node %s (%s):\n%s", set, seed, r.node, r.node.Backend(), wrong)
+				keep(t, fmt.Sprintf("set-%d-%s", set, r.node), snap)
 			}
 		}
 	}
