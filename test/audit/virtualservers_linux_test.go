@@ -68,7 +68,7 @@ func virtualServers(n *lab.Node) (map[string]*virtualServer, error) {
 	return parseServers(string(text))
 }
 
-// parseServers reads lines as "TCP  0A600701:0050 rr persistent 600 FFFFFFFF" and "  -> 0AF40114:1F90 Masq 1 0 0".
+// parseServers reads lines as "TCP  0A600701:0050 rr persistent 60000 FFFFFFFF" and "  -> 0AF40114:1F90 Masq 1 0 0".
 func parseServers(text string) (map[string]*virtualServer, error) {
 	out := map[string]*virtualServer{}
 	var last *virtualServer
@@ -85,6 +85,7 @@ func parseServers(text string) (map[string]*virtualServer, error) {
 				if last.persistent, err = strconv.Atoi(words[i+1]); err != nil {
 					return nil, err
 				}
+				last.persistent /= jiffies
 			}
 			out[last.key()] = last
 		case len(words) > 3 && words[0] == "->" && last != nil:
@@ -101,6 +102,9 @@ func parseServers(text string) (map[string]*virtualServer, error) {
 	}
 	return out, nil
 }
+
+// jiffies are those of a second: the file counts them. The kernel of a guest has 100.
+const jiffies = 100
 
 // hexAddrPort reads "0A600701:0050" and "[fd00:0096:0000:0000:0000:0000:0000:0701]:0050".
 func hexAddrPort(text string) (netip.AddrPort, error) {
