@@ -18,7 +18,7 @@ import (
 )
 
 // TestFindings holds every check of the catalogue against its scenario, explain/testdata/findings/ID.txtar, and against
-// ID.ipvs.txtar, if it is there, where it looks at other things in another mode. Its files
+// further ID.WORD.txtar, where it looks at other things in another mode. Its files
 // are evidence of a node: those below fires/ make the finding, those below silent/ do not, those below both/ belong to
 // either. fires/want has one line for each finding of the id that is expected, no more and no fewer:
 //

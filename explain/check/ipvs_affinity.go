@@ -31,6 +31,9 @@ func (p *Port) ipvsAffinity() (found report.Finding, ok bool) {
 			got, what = "none", fmt.Sprintf("does not send clients back to their backend, and the Service asks for session affinity for %s", asked)
 		case s.Persistent && s.Timeout != 0 && s.Timeout != p.AffinitySeconds:
 			what = fmt.Sprintf("keeps clients at their backend for %s, and the Service asks for %s", kept, asked)
+		case p.AffinitySeconds == 0 && bySource[s.Scheduler] && p.On.odd(s):
+			want, got = "clients are distributed", "scheduler "+s.Scheduler
+			what = fmt.Sprintf("has the scheduler %s, which keeps clients at their backend, and other virtual servers have another: the Service does not ask for session affinity", s.Scheduler)
 		default:
 			return
 		}
@@ -46,4 +49,22 @@ func (p *Port) ipvsAffinity() (found report.Finding, ok bool) {
 		}
 	})
 	return found, ok
+}
+
+// bySource are the schedulers that choose by the client's address.
+var bySource = map[string]bool{"sh": true, "mh": true}
+
+// odd tells whether a virtual server has another scheduler than most: kube-proxy gives all the one that it was told.
+func (n *Node) odd(s *ipvs.Service) bool {
+	same, other := 0, 0
+	for i := range n.IPVS.Services {
+		switch o := &n.IPVS.Services[i]; {
+		case o.FWMark != 0:
+		case o.Scheduler == s.Scheduler:
+			same++
+		default:
+			other++
+		}
+	}
+	return other > same
 }
