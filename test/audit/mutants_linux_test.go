@@ -254,7 +254,7 @@ func (h *hunt) surroundings(ctx context.Context) (string, error) {
 		return "", err
 	}
 	rest, err := h.n1.Netns().Run(ctx, "", "sh", "-c",
-		"ip rule; ip -6 rule; ip route show table all; ip -6 route show table all | sed 's/ expires [0-9]*sec//'; sysctl -a 2>/dev/null | grep -E '^net.(ipv4.ip_forward |ipv[46].conf.*(forwarding|rp_filter|route_localnet)|bridge)'")
+		"ip rule; ip -6 rule; ip route show table all; ip -6 route show table all | sed 's/ expires [0-9]*sec//'; sysctl -a --pattern '^net.(ipv4.ip_forward$|ipv4.vs|ipv[46].conf.*(forwarding|rp_filter|route_localnet)|bridge)' 2>/dev/null")
 	return rules + rest, err
 }
 

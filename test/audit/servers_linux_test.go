@@ -126,7 +126,7 @@ func (x *ipvsNode) rules(ctx context.Context) (string, error) {
 	for _, key := range slices.Sorted(maps.Keys(servers)) {
 		out += servers[key].String() + "\n"
 	}
-	addrs, err := x.n1.Run(ctx, "", "sh", "-c", "ip -o addr | sed 's/^[0-9]*: //; s/valid_lft.*//' | sort; sysctl -a 2>/dev/null | grep '^net.ipv4.vs'")
+	addrs, err := x.n1.Run(ctx, "", "sh", "-c", "ip -o addr | sed 's/^[0-9]*: //; s/valid_lft.*//' | sort")
 	return out + addrs, err
 }
 

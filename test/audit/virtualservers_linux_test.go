@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -160,7 +160,8 @@ func program(n *lab.Node, want map[string]*virtualServer) error {
 const expireNoDest = "/proc/sys/net/ipv4/vs/expire_nodest_conn"
 
 // forgetClients has the virtual servers that are chosen forget their connections, and which client they have sent where:
-// all real servers go and come back. They come in another order, because a scheduler begins with the first.
+// all real servers go and come back. The first is the last then: a scheduler that goes round begins with the first, so that
+// each is met in turn.
 func forgetClients(n *lab.Node, chosen func(v *virtualServer) bool) error {
 	all, err := virtualServers(n)
 	if err != nil {
@@ -193,8 +194,8 @@ func forgetClients(n *lab.Node, chosen func(v *virtualServer) bool) error {
 			time.Sleep(10 * time.Millisecond)
 		}
 		for _, v := range all {
-			rand.Shuffle(len(v.reals), func(i, j int) { v.reals[i], v.reals[j] = v.reals[j], v.reals[i] })
-			for _, r := range v.reals {
+			// The kernel puts each before those that it has.
+			for _, r := range slices.Backward(append(v.reals[1:], v.reals[0])) {
 				if err := tell(5, v.name(), r.full()); err != nil {
 					return fmt.Errorf("bring real server %s of %s back: %w", r.to, v, err)
 				}
@@ -237,11 +238,11 @@ func connectionsOf(all map[string]*virtualServer) (int, error) {
 
 // tell sends a command of IPVS (linux/ip_vs.h): 1 makes a virtual server and 3 deletes it, 5 and 7 do so with a real one.
 func tell(command uint8, parts ...*nl.RtAttr) error {
-	family, err := netlink.GenlFamilyGet("IPVS")
+	family, err := familyOfIPVS()
 	if err != nil {
 		return err
 	}
-	req := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
+	req := nl.NewNetlinkRequest(family, unix.NLM_F_ACK)
 	req.AddData(&nl.Genlmsg{Command: command, Version: 1})
 	for _, p := range parts {
 		req.AddData(p)
@@ -249,6 +250,15 @@ func tell(command uint8, parts ...*nl.RtAttr) error {
 	_, err = req.Execute(unix.NETLINK_GENERIC, 0)
 	return err
 }
+
+// familyOfIPVS is the kernel's number for IPVS, the same in all namespaces.
+var familyOfIPVS = sync.OnceValues(func() (int, error) {
+	family, err := netlink.GenlFamilyGet("IPVS")
+	if err != nil {
+		return 0, err
+	}
+	return int(family.ID), nil
+})
 
 func u16(n uint16) []byte { return binary.NativeEndian.AppendUint16(nil, n) }
 func u32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
