@@ -67,7 +67,7 @@ func TestIPVS(t *testing.T) {
 // TestInGuest is what TestIPVS runs: mutants while two nodes have no kube-proxy, then random objects on all three.
 func TestInGuest(t *testing.T) {
 	if os.Getenv(insideFlag) == "" {
-		t.Skip("TestIPVS runs it in a guest")
+		return
 	}
 	l := inGuest.bring(t, "g")
 	defer showLogs(t, l)
