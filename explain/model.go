@@ -181,6 +181,10 @@ func (m *model) clusterRanges() []netip.Prefix {
 // intend derives what the objects ask for.
 func (m *model) intend() {
 	in := intent.Input{Proxy: m.proxy, NodeAddrs: append(m.kernel.Host.OwnAddrs(4), m.kernel.Host.OwnAddrs(6)...)}
+	if m.proxy.Mode == "ipvs" {
+		// Whatever stands on its device, nobody serves node ports there.
+		in.NodeAddrs = slices.DeleteFunc(in.NodeAddrs, m.onlyOnKubeIPVS0)
+	}
 	where := make(map[any]intent.Evidence)
 	for _, o := range m.objects.Services {
 		in.Services = append(in.Services, o.Service)
@@ -205,6 +209,20 @@ func (m *model) intend() {
 	in.OnlyFamily = m.onlyFamily()
 	in.Evidence = func(obj any) intent.Evidence { return where[obj] }
 	m.plan, m.claims = intent.Compute(in), nil
+}
+
+// onlyOnKubeIPVS0 tells whether an address is on that device and on no other.
+func (m *model) onlyOnKubeIPVS0(a netip.Addr) bool {
+	found := false
+	for _, h := range m.kernel.Host.Addrs {
+		if h.Prefix.Addr() == a {
+			if h.Link != check.KubeIPVS0 {
+				return false
+			}
+			found = true
+		}
+	}
+	return found
 }
 
 func read(e objects.Evidence) intent.Evidence {

@@ -17,7 +17,8 @@ import (
 	"github.com/svcnet/svcnet/explain/report"
 )
 
-// TestFindings holds every check of the catalogue against its scenario, explain/testdata/findings/ID.txtar. Its files
+// TestFindings holds every check of the catalogue against its scenario, explain/testdata/findings/ID.txtar, and against
+// further ID.WORD.txtar, where it looks at other things in another mode. Its files
 // are evidence of a node: those below fires/ make the finding, those below silent/ do not, those below both/ belong to
 // either. fires/want has one line for each finding of the id that is expected, no more and no fewer:
 //
@@ -38,41 +39,52 @@ import (
 func TestFindings(t *testing.T) {
 	for _, c := range check.Catalogue {
 		t.Run(c.ID, func(t *testing.T) {
-			a, err := txtar.ParseFile(filepath.Join("testdata", "findings", c.ID+".txtar"))
-			if err != nil {
-				t.Fatalf("every check has a scenario: %v", err)
+			files, err := filepath.Glob(filepath.Join("testdata", "findings", c.ID+".*txtar"))
+			if err != nil || !slices.Contains(files, filepath.Join("testdata", "findings", c.ID+".txtar")) {
+				t.Fatalf("every check has a scenario: %v, %v", files, err)
 			}
-			fires := audited(t, a, "fires/")
-			var got []report.Finding
-			for _, f := range fires.Findings {
-				if f.ID == c.ID {
-					got = append(got, f)
-				}
-			}
-			want := wanted(t, a)
-			if len(got) != len(want) {
-				t.Errorf("%d findings, want %d", len(got), len(want))
-			}
-			for i := range got {
-				text := say(&got[i])
-				if i >= len(want) || !matches(text, want[i]) {
-					t.Errorf("finding %d: %s", i, text)
-				}
-				complete(t, &got[i])
-			}
-			evidenced(t, a, got)
-			silent := audited(t, a, "silent/")
-			for _, f := range silent.Findings {
-				if f.ID == c.ID {
-					t.Errorf("fires where it should be silent: %s", say(&f))
-				}
-			}
-			unknown := slices.IndexFunc(silent.Unknown, func(u report.Unknown) bool { return u.ID == c.ID })
-			wantUnknown := slices.ContainsFunc(a.Files, func(f txtar.File) bool { return f.Name == "silent/unknown" })
-			if wantUnknown != (unknown >= 0) {
-				t.Errorf("silent: unknown is %t, want %t: a check that cannot be answered is not silent (%+v)", unknown >= 0, wantUnknown, silent.Unknown)
+			for _, file := range files {
+				t.Run(filepath.Base(file), func(t *testing.T) { scenario(t, c.ID, file) })
 			}
 		})
+	}
+}
+
+func scenario(t *testing.T, id, file string) {
+	t.Helper()
+	a, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fires := audited(t, a, "fires/")
+	var got []report.Finding
+	for _, f := range fires.Findings {
+		if f.ID == id {
+			got = append(got, f)
+		}
+	}
+	want := wanted(t, a)
+	if len(got) != len(want) {
+		t.Errorf("%d findings, want %d", len(got), len(want))
+	}
+	for i := range got {
+		text := say(&got[i])
+		if i >= len(want) || !matches(text, want[i]) {
+			t.Errorf("finding %d: %s", i, text)
+		}
+		complete(t, &got[i])
+	}
+	evidenced(t, a, got)
+	silent := audited(t, a, "silent/")
+	for _, f := range silent.Findings {
+		if f.ID == id {
+			t.Errorf("fires where it should be silent: %s", say(&f))
+		}
+	}
+	unknown := slices.IndexFunc(silent.Unknown, func(u report.Unknown) bool { return u.ID == id })
+	wantUnknown := slices.ContainsFunc(a.Files, func(f txtar.File) bool { return f.Name == "silent/unknown" })
+	if wantUnknown != (unknown >= 0) {
+		t.Errorf("silent: unknown is %t, want %t: a check that cannot be answered is not silent (%+v)", unknown >= 0, wantUnknown, silent.Unknown)
 	}
 }
 

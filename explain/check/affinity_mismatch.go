@@ -10,13 +10,19 @@ import (
 )
 
 // affinityMismatch: the rules keep clients at their backend when the Service does not ask for it, do not when it does,
-// or for another time. It knows the chains of iptables and nftables mode.
+// or for another time. It knows the chains of iptables and nftables mode, and virtual servers.
 var affinityMismatch = Check{
 	ID: "affinity-mismatch", Rests: onGrid, Severity: Warning,
 	Title: "service ports whose session affinity is not the one that the rules implement",
 	Port: func(p *Port) []report.Finding {
 		if p.On.Proxy.Mode == "nftables" {
 			if f, ok := p.nftAffinity(); ok {
+				return []report.Finding{f}
+			}
+			return nil
+		}
+		if p.On.Proxy.Mode == ipvsMode {
+			if f, ok := p.ipvsAffinity(); ok {
 				return []report.Finding{f}
 			}
 			return nil

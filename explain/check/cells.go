@@ -65,6 +65,9 @@ func (p *Port) endpoints(state string) []*byEndpoint {
 			continue // answered by kube-proxy itself: it has no backends
 		}
 		for i := range paths {
+			if want := paths[i].Intended; want != nil && paths[i].Result == report.ResultDrop && want.Result == report.ResultDrop {
+				continue // a virtual server has chosen one, and the packet is dropped behind it, as it should be
+			}
 			for j := range paths[i].Backends {
 				b := &paths[i].Backends[j]
 				if b.State != state {

@@ -1,6 +1,10 @@
 package check
 
-import "github.com/svcnet/svcnet/explain/report"
+import (
+	"cmp"
+
+	"github.com/svcnet/svcnet/explain/report"
+)
 
 // frontendUnreachable: something that is none of the service proxy's refusals stops packets that ought to reach a
 // backend. It speaks of what no check of one mechanism names.
@@ -20,7 +24,7 @@ func leftover(n *Node, found Findings, reply bool, remedy string) []report.Findi
 			continue
 		}
 		f := o.finding()
-		f.Remedy = remedy
+		f.Remedy = cmp.Or(f.Remedy, remedy)
 		out = append(out, f)
 	}
 	return out

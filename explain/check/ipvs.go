@@ -60,3 +60,24 @@ func serverText(s *ipvs.Service) string {
 	}
 	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(s.Addr, s.Port), nameOfProtocol(s.Proto))
 }
+
+// offDevice says that the address which clients dial is none of the node's, though it has a virtual server: packets to
+// it pass the node by. Empty where that is not what stops them.
+func (o *Obstacle) offDevice() (text string, at report.Evidence) {
+	p, path := o.Hits[0].Port, o.Hits[0].Path
+	addr, err := netip.ParseAddr(path.Frontend.Address)
+	if o.Reply || p.On.Proxy.Mode != ipvsMode || len(p.On.Host.Addrs) == 0 || err != nil {
+		return "", at
+	}
+	for i := range p.On.Host.Addrs {
+		if p.On.Host.Addrs[i].Prefix.Addr() == addr {
+			return "", at
+		}
+	}
+	p.On.servers(p, func(to netip.AddrPort, s *ipvs.Service) {
+		if to.Addr() == addr {
+			text, at = fmt.Sprintf("%s is no address of this node, of %s or of another interface, so that packets do not come to virtual server %s", addr, KubeIPVS0, serverText(s)), HostEvidence("ipvs", s.Evidence)
+		}
+	})
+	return text, at
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/svcnet/svcnet/explain/dataplane"
+	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -113,6 +114,16 @@ func (p *Port) unmasked(path *report.Path, b *report.Backend) []report.Evidence 
 		marked = marked || h.Chain == "KUBE-MARK-MASQ"
 		if dataplane.PerService(h.Chain) {
 			chains = once(chains, h.Chain)
+		}
+	}
+	if p.On.Proxy.Mode == ipvsMode {
+		// The rules there are for all Services.
+		chains = []string{"KUBE-SERVICES"}
+		switch path.Frontend.Kind {
+		case string(intent.NodePort):
+			chains = append(chains, "KUBE-NODE-PORT")
+		case string(intent.LoadBalancer):
+			chains = append(chains, "KUBE-LOAD-BALANCER")
 		}
 	}
 	for _, rs := range p.On.served() {

@@ -345,6 +345,13 @@ func (o *Obstacle) finding() report.Finding {
 	if len(f.Evidence) == 0 {
 		f.Evidence = append(f.Evidence, verdict(first.Path)...)
 	}
+	if text, at := o.offDevice(); text != "" {
+		f.Message += "; " + text
+		f.Subject = cmp.Or(f.Subject, first.Path.Frontend.Address)
+		f.Evidence = append(f.Evidence, at)
+		f.Causes = []string{"something other than kube-proxy took the address away", proxyStopped}
+		f.Remedy = fmt.Sprintf("%s; by hand: ip addr add %s dev %s", restartProxy, first.Path.Frontend.Address, KubeIPVS0)
+	}
 	f.Evidence = append(f.Evidence, first.Port.objectEvidence())
 	return f
 }

@@ -9,6 +9,9 @@
 // change; where none does there is no error. This is done to three nodes: kube-proxy in iptables mode with either
 // backend, and in nftables mode.
 //
-// The nodes are those of package lab. Both tests run a sample by default and all of it by `make full`; both print the
-// seed and the number with which a failure is had again.
+// TestIPVS: both, in IPVS mode, in a guest of package uml, where the kernel has it.
+//
+// The nodes are those of package lab. The tests run a sample by default and all of it by `make full`; they print the
+// seed and the number with which a failure is had again. SVCNET_AUDIT_KEEP names a folder for what was read of a node
+// where an audit was wrong: `svcnet audit -f FILE` says it again.
 package audit

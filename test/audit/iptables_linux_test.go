@@ -141,6 +141,9 @@ func (x *xtables) of(family int, r *ruleText, rule, what string) *mutant {
 	if j := jumpOf(rule); strings.HasPrefix(j, "KUBE-") {
 		u.places = append(u.places, j)
 	}
+	if asks := asksSet.FindStringSubmatch(rule); asks != nil {
+		u.places = append(u.places, asks[2])
+	}
 	if s := x.serviceOf(family, rule); s != "" {
 		u.about = []string{s}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -117,8 +119,36 @@ func (m *maker) frontend(family int) (service string, addr netip.Addr, port int3
 	return a.svc.Name, addr, p.Port, protocol
 }
 
-// beside puts rules of iptables mode into one backend of iptables, beside those that the node goes by.
-func (m *maker) beside(family int, r *ruleText, backend lab.Backend, undo func(ctx context.Context) error) *mutant {
+// oldRules are the rules of a kube-proxy in iptables mode, which comes and goes on node n2, where there is none else. It
+// leaves them there.
+func (m *maker) oldRules(t *testing.T) map[int]*ruleText {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := t.Context()
+	m.n2.ConfigureProxy(func(config map[string]any) { config["mode"] = "iptables" })
+	must(m.n2.StartProxy(ctx))
+	must(m.WaitSynced(ctx))
+	must(m.n2.StopProxy())
+	old := m.save(t, m.n2)
+	for _, r := range old {
+		for _, t := range r.tables {
+			for i, rule := range t.rules {
+				t.rules[i] = nfacct.ReplaceAllString(rule, "") // it names a counter of that node
+			}
+		}
+	}
+	return old
+}
+
+var nfacct = regexp.MustCompile(` -m nfacct --nfacct-name +\S+`)
+
+// spoil changes rules of iptables mode to some that may be left when nobody keeps them any more, and says how.
+func (m *maker) spoil(family int, r *ruleText) string {
 	owner := r.owners()
 	r.tables = slices.DeleteFunc(r.tables, func(t *tableText) bool { return t.name != "nat" && t.name != "filter" })
 	how := choose(m.dice, []string{"a copy", "a copy without jumps", "old rules that lead to other pods"})
@@ -135,6 +165,12 @@ func (m *maker) beside(family int, r *ruleText, backend lab.Backend, undo func(c
 			}
 		}
 	}
+	return how
+}
+
+// beside puts rules of iptables mode into one backend of iptables, beside those that the node goes by.
+func (m *maker) beside(family int, r *ruleText, backend lab.Backend, undo func(ctx context.Context) error) *mutant {
+	how := m.spoil(family, r)
 	return &mutant{
 		family: family, what: fmt.Sprintf("IPv%d: %s in %s", family, how, backend), do: m.restore(backend, family, r.String()), undo: undo,
 		places:  []string{"KUBE-"},
@@ -156,26 +192,41 @@ func (m *maker) run(stdin string, argv ...string) func(ctx context.Context) erro
 	}
 }
 
+// a knob is a sysctl and another value of it.
+type knob struct{ name, now, hazard string }
+
 func (m *maker) sysctl() *mutant {
-	s := choose(m.dice, []struct{ name, now, was, hazard string }{
-		{"net.ipv4.ip_forward", "0", "1", "ip-forward-off"},
-		{"net.ipv6.conf.all.forwarding", "0", "1", "ip-forward-off"},
-		{"net.bridge.bridge-nf-call-iptables", "0", "1", "bridge-nf-call-iptables-off"},
-		{"net.bridge.bridge-nf-call-ip6tables", "0", "1", "bridge-nf-call-iptables-off"},
-		{"net.ipv4.conf.all.route_localnet", "0", "1", ""},
-		{"net.ipv4.conf.all.rp_filter", "1", "0", ""},
-		{"net.ipv4.conf.all.rp_filter", "2", "0", ""},
-		{"net.netfilter.nf_conntrack_tcp_be_liberal", "1", "0", ""},
-		{"net.netfilter.nf_conntrack_udp_timeout", "60", "30", ""},
-		{"net.ipv4.conf.cni0.forwarding", "0", "1", "ip-forward-off"},
-		{"net.ipv4.conf.eth0.forwarding", "0", "1", "ip-forward-off"},
+	return m.setting(choose(m.dice, []knob{
+		{"net.ipv4.ip_forward", "0", "ip-forward-off"},
+		{"net.ipv6.conf.all.forwarding", "0", "ip-forward-off"},
+		{"net.bridge.bridge-nf-call-iptables", "0", "bridge-nf-call-iptables-off"},
+		{"net.bridge.bridge-nf-call-ip6tables", "0", "bridge-nf-call-iptables-off"},
+		{"net.ipv4.conf.all.route_localnet", "0", ""},
+		{"net.ipv4.conf.all.rp_filter", "1", ""},
+		{"net.ipv4.conf.all.rp_filter", "2", ""},
+		{"net.netfilter.nf_conntrack_tcp_be_liberal", "1", ""},
+		{"net.netfilter.nf_conntrack_udp_timeout", "60", ""},
+		{"net.ipv4.conf.cni0.forwarding", "0", "ip-forward-off"},
+		{"net.ipv4.conf.eth0.forwarding", "0", "ip-forward-off"},
+	}))
+}
+
+// setting is a mutant of a sysctl; none where the node has that value already.
+func (m *maker) setting(k knob) *mutant {
+	var was []byte
+	err := m.n1.Netns().Do(func() (err error) {
+		was, err = os.ReadFile("/proc/sys/" + strings.ReplaceAll(k.name, ".", "/"))
+		return err
 	})
-	write := func(value string) func(context.Context) error {
-		return func(context.Context) error { return m.n1.Netns().Sysctl(s.name + "=" + value) }
+	if err != nil || strings.TrimSpace(string(was)) == k.now {
+		return nil
 	}
-	u := &mutant{what: s.name + " = " + s.now, do: write(s.now), undo: write(s.was), places: []string{s.name, strings.ReplaceAll(s.name, ".", "/")}}
-	if s.hazard != "" {
-		u.hazards = []string{s.hazard}
+	write := func(value string) func(context.Context) error {
+		return func(context.Context) error { return m.n1.Netns().Sysctl(k.name + "=" + value) }
+	}
+	u := &mutant{what: k.name + " = " + k.now, do: write(k.now), undo: write(strings.TrimSpace(string(was))), places: []string{k.name, strings.ReplaceAll(k.name, ".", "/")}}
+	if k.hazard != "" {
+		u.hazards = []string{k.hazard}
 	}
 	return u
 }

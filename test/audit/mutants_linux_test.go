@@ -23,14 +23,18 @@ import (
 )
 
 // sampleMutants is how many changes CI makes to the nodes of one table: all hunts together take less than four minutes.
-const sampleMutants = 36
+// A guest is slow, and sampleInGuest is for it.
+const (
+	sampleMutants = 36
+	sampleInGuest = 24
+)
 
 // mutantSeed begins the dice of every mutant, with its number. SVCNET_MUTANT_SEED replaces it.
 const mutantSeed = 20261129
 
-// hunts are the nodes on which changes are made. Each has numbers of its own, so that a change of one hunt leaves the
+// A quarry is a node on which changes are made. Each has numbers of its own, so that a change of one hunt leaves the
 // mutants of the others as they are.
-var hunts = []struct {
+type quarry struct {
 	name          string
 	mode          string
 	backend       lab.Backend
@@ -38,11 +42,16 @@ var hunts = []struct {
 	first, stride int
 	// table is where its mutants are counted.
 	table string
-}{
+}
+
+var quarries = []quarry{
 	{"nft", "iptables", lab.NFT, newXTables, 0, 2, "iptables mode"},
 	{"legacy", "iptables", lab.Legacy, newXTables, 1, 2, "iptables mode"},
 	{"nftables", "nftables", lab.NFT, newNFTables, 1_000_000, 1, "nftables mode"},
 }
+
+// inGuest is the one that TestIPVS hunts.
+var inGuest = quarry{"mutants", "ipvs", lab.Legacy, newIPVS, 2_000_000, 1, "IPVS mode"}
 
 // TestMutants makes one change at a time to a node whose kube-proxy is stopped, sees by packets whether it matters,
 // and audits: every change that matters is found where it is, and none that does not matter is an error.
@@ -50,54 +59,73 @@ var hunts = []struct {
 // SVCNET_MUTANTS says how many changes are made: half of it in each hunt, so that it is the number for the two of
 // iptables mode together. SVCNET_MUTANT=N,N makes those alone, as they are printed.
 func TestMutants(t *testing.T) {
-	count, seed := setting(t, "SVCNET_MUTANTS", sampleMutants), setting(t, "SVCNET_MUTANT_SEED", mutantSeed)
-	only := strings.FieldsFunc(os.Getenv("SVCNET_MUTANT"), func(r rune) bool { return r == ',' || r == ' ' })
 	var tables []*table
-	for i, d := range hunts {
-		var numbers []int
-		for i := range (count + 1) / 2 {
-			if n := d.first + i*d.stride; len(only) == 0 || slices.Contains(only, strconv.Itoa(n)) {
-				numbers = append(numbers, n)
-			}
-		}
+	for i, q := range quarries {
+		numbers := q.numbers(t, sampleMutants)
 		if len(numbers) == 0 {
 			continue
 		}
-		t.Run(d.name, func(t *testing.T) {
-			at := slices.IndexFunc(tables, func(b *table) bool { return b.name == d.table })
+		t.Run(q.name, func(t *testing.T) {
+			at := slices.IndexFunc(tables, func(b *table) bool { return b.name == q.table })
 			if at < 0 {
 				at = len(tables)
-				tables = append(tables, &table{name: d.table, scores: map[string]*score{}})
+				tables = append(tables, &table{name: q.table, scores: map[string]*score{}})
 			}
-			l := labtest.Bring(t, lab.Options{
-				Name: fmt.Sprintf("m%c%d", 'a'+i, os.Getpid()), Mode: d.mode, Backend: d.backend, NoProxy: true,
-				// kubeadm writes it too, and so that nobody set it is known.
-				ProxyConfig: func(_ string, config map[string]any) { config["nodePortAddresses"] = nil },
-			})
-			h := newHunt(t, l, d.plane)
-			tables[at].kinds = h.kinds()
-			begun := time.Now()
-			made := 0
-			for _, n := range numbers {
-				u := h.mutant(uint64(seed), n, (n-d.first)/d.stride)
-				if u == nil {
-					continue
-				}
-				made++
-				if err := h.try(t, n, u, tables[at].of(u.kind)); err != nil {
-					t.Fatalf("mutant %d of seed %d, %s: %s: %v", n, seed, u.kind, u.what, err)
-				}
-			}
-			took := time.Since(begun)
-			each := func(d time.Duration) time.Duration {
-				return (d / time.Duration(max(1, made))).Round(time.Millisecond)
-			}
-			t.Logf("%d mutants in %v, %v each: %v auditing, %v connecting", made, took.Round(time.Second), each(took), each(h.audited), each(h.looked-h.audited))
+			q.hunt(t, q.bring(t, fmt.Sprintf("m%c%d", 'a'+i, os.Getpid())), numbers, tables[at])
 		})
 	}
 	for _, b := range tables {
 		t.Log(b)
 	}
+}
+
+// numbers are those of the mutants to make.
+func (q *quarry) numbers(t *testing.T, sample int) []int {
+	t.Helper()
+	only := strings.FieldsFunc(os.Getenv("SVCNET_MUTANT"), func(r rune) bool { return r == ',' || r == ' ' })
+	var out []int
+	for i := range (setting(t, "SVCNET_MUTANTS", sample) + 1) / 2 {
+		if n := q.first + i*q.stride; len(only) == 0 || slices.Contains(only, strconv.Itoa(n)) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// bring brings the lab up.
+func (q *quarry) bring(t *testing.T, name string) *lab.Lab {
+	t.Helper()
+	return labtest.Bring(t, lab.Options{
+		Name: name, Mode: q.mode, Backend: q.backend, NoProxy: true,
+		// kubeadm writes it too, and so that nobody set it is known.
+		ProxyConfig: func(_ string, config map[string]any) { config["nodePortAddresses"] = nil },
+	})
+}
+
+// hunt makes the mutants on a lab and counts them in the table.
+func (q *quarry) hunt(t *testing.T, l *lab.Lab, numbers []int, in *table) *hunt {
+	t.Helper()
+	seed := setting(t, "SVCNET_MUTANT_SEED", mutantSeed)
+	h := newHunt(t, l, q.plane)
+	in.kinds = h.kinds()
+	begun := time.Now()
+	made := 0
+	for _, n := range numbers {
+		u := h.mutant(uint64(seed), n, (n-q.first)/q.stride)
+		if u == nil {
+			continue
+		}
+		made++
+		if err := h.try(t, n, u, in.of(u.kind)); err != nil {
+			t.Fatalf("mutant %d of seed %d, %s: %s: %v", n, seed, u.kind, u.what, err)
+		}
+	}
+	took := time.Since(begun)
+	each := func(d time.Duration) time.Duration {
+		return (d / time.Duration(max(1, made))).Round(time.Millisecond)
+	}
+	t.Logf("%d mutants in %v, %v each: %v auditing, %v connecting", made, took.Round(time.Second), each(took), each(h.audited), each(h.looked-h.audited))
+	return h
 }
 
 // a score counts the mutants of one kind.
@@ -180,6 +208,7 @@ func newHunt(t *testing.T, l *lab.Lab, of func(t *testing.T, m *maker) plane) *h
 	h.cells = slices.DeleteFunc(h.cells, func(c *cell) bool { return c.unsteady != "" })
 	a, snap, err := h.reader.audit(ctx)
 	must(err)
+	keep(t, "before", snap)
 	h.unknown = map[string]bool{}
 	for _, x := range a.Unknown {
 		h.unknown[x.ID] = true
@@ -226,7 +255,7 @@ func (h *hunt) surroundings(ctx context.Context) (string, error) {
 		return "", err
 	}
 	rest, err := h.n1.Netns().Run(ctx, "", "sh", "-c",
-		"ip rule; ip -6 rule; ip route show table all; ip -6 route show table all | sed 's/ expires [0-9]*sec//'; sysctl -a 2>/dev/null | grep -E '^net.(ipv4.ip_forward |ipv[46].conf.*(forwarding|rp_filter|route_localnet)|bridge)'")
+		"ip rule; ip -6 rule; ip route show table all; ip -6 route show table all | sed 's/ expires [0-9]*sec//'; sysctl -a --pattern '^net.(ipv4.ip_forward$|ipv4.vs|ipv[46].conf.*(forwarding|rp_filter|route_localnet)|bridge)' 2>/dev/null")
 	return rules + rest, err
 }
 
@@ -251,6 +280,7 @@ func (h *hunt) try(t *testing.T, n int, u *mutant, s *score) error {
 	}
 	if v.wrong != "" {
 		t.Errorf("mutant %d, %s: %s\n%s", n, u.kind, u.what, v)
+		keep(t, fmt.Sprintf("mutant-%d", n), v.snap)
 	}
 	return nil
 }
@@ -279,6 +309,7 @@ type view struct {
 	fresh    []report.Finding
 	unknown  []string // checks that were answered on the node as it should be
 	wrong    string
+	snap     *snapshot.Snapshot
 }
 
 // look audits and connects.
@@ -289,6 +320,7 @@ func (h *hunt) look(ctx context.Context, u *mutant) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
+	v.snap = snap
 	h.audited += time.Since(begun)
 	for i := range a.Findings {
 		if f := &a.Findings[i]; !h.base[idOf(f)] && f.Severity != "info" {

@@ -31,19 +31,7 @@ func newNFTables(t *testing.T, m *maker) plane {
 			t.Fatal(err)
 		}
 	}
-	// Node n2 has no kube-proxy. One in iptables mode comes and goes there, and leaves its rules.
-	m.n2.ConfigureProxy(func(config map[string]any) { config["mode"] = "iptables" })
-	must(m.n2.StartProxy(ctx))
-	must(m.WaitSynced(ctx))
-	must(m.n2.StopProxy())
-	x.old = m.save(t, m.n2)
-	for _, r := range x.old {
-		for _, t := range r.tables {
-			for i, rule := range t.rules {
-				t.rules[i] = nfacct.ReplaceAllString(rule, "") // it names a counter of that node
-			}
-		}
-	}
+	x.old = m.oldRules(t)
 	_, err := m.n2.Run(ctx, withoutTables("nat", "filter", "mangle"), "nft", "-f", "-")
 	must(err)
 	m.stop(t)
@@ -62,8 +50,6 @@ func newNFTables(t *testing.T, m *maker) plane {
 	}
 	return x
 }
-
-var nfacct = regexp.MustCompile(` -m nfacct --nfacct-name +\S+`)
 
 // withoutTables is a script that removes the tables of iptables-nft, whether they are there or not.
 func withoutTables(names ...string) string {
@@ -217,7 +203,7 @@ func (x *nftables) servicesOf(b *nftBlock, line string) []string {
 		switch {
 		case b.name == "cluster-ips" && slices.Contains(a.svc.Spec.ClusterIPs, key):
 			out = append(out, a.svc.Name)
-		case b.name == "hairpin-connections" && parts[2] == strings.ToLower(string(a.svc.Spec.Ports[0].Protocol)) && x.listsAddr(a, parts[0]):
+		case b.name == "hairpin-connections" && parts[2] == strings.ToLower(string(a.svc.Spec.Ports[0].Protocol)) && a.listsAddr(parts[0]):
 			out = append(out, a.svc.Name)
 		}
 	}
@@ -225,17 +211,6 @@ func (x *nftables) servicesOf(b *nftBlock, line string) []string {
 }
 
 var nftEntryComment = regexp.MustCompile(` comment "([^:"]*)`)
-
-func (x *nftables) listsAddr(a *act, addr string) bool {
-	for _, sl := range a.slices {
-		for _, e := range sl.Endpoints {
-			if slices.Contains(e.Addresses, addr) {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // some chooses a rule.
 func (x *nftables) some(fits func(s spot) bool) (int, *nftText, *spot) {

@@ -1,10 +1,12 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -82,4 +84,21 @@ func (r *reader) audit(ctx context.Context) (*report.Report, *snapshot.Snapshot,
 	}
 	a, err := explain.Audit(s, explain.AuditOptions{})
 	return a, s, err
+}
+
+// keep writes what was read into the folder SVCNET_AUDIT_KEEP, for a look with `svcnet audit --snapshot`.
+func keep(t *testing.T, name string, s *snapshot.Snapshot) {
+	t.Helper()
+	folder := os.Getenv("SVCNET_AUDIT_KEEP")
+	if folder == "" {
+		return
+	}
+	var bundle bytes.Buffer
+	err := s.WriteBundle(&bundle)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, name+".tar.gz"), bundle.Bytes(), 0o644)
+	}
+	if err != nil {
+		t.Log(err)
+	}
 }

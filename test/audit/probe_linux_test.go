@@ -21,14 +21,26 @@ import (
 // How many connections show what. On a node as it should be a cell is watched until a backend with a third of the
 // traffic would have been missed once in ten million cells. Afterwards fewer do at first: what seems to be gone is
 // looked for as long as before, and what seems to be new must show twice.
-const (
-	connectionsBefore  = 40
-	connectionsAfter   = 8
-	connectionsSampled = 3
+//
+// In a guest every connection takes its time. Virtual servers there serve in turn, so that fewer show everything.
+var (
+	connectionsBefore  = here(40, 16)
+	connectionsAfter   = here(8, 4)
+	connectionsSampled = here(3, 2)
 	// quick is for what is not answered; patient confirms that nothing answers, on a machine that is busy.
-	quick   = 200 * time.Millisecond
-	patient = 1200 * time.Millisecond
+	quick   = here(200*time.Millisecond, time.Second)
+	patient = here(1200*time.Millisecond, 4*time.Second)
+	// atOnce is how many cells are looked at at a time.
+	atOnce = here(48, 8)
 )
+
+// here is one of two, the second in a guest.
+func here[T any](machine, guest T) T {
+	if os.Getenv(insideFlag) != "" {
+		return guest
+	}
+	return machine
+}
 
 // A cell is one kind of client and one address of a Service.
 type cell struct {
@@ -94,11 +106,12 @@ func (s *stage) cells() []*cell {
 			at("NodePort", own, p.NodePort, all...)
 			served := len(out)
 			at("NodePort", gateway, p.NodePort, "local-pod", "node", "remote-node")
-			if !ipv6 {
-				at("NodePort", netip.MustParseAddr("127.0.0.1"), p.NodePort, "node")
-			}
 			for _, c := range out[served:] {
 				c.unserved = s.primaryOnly
+			}
+			if !ipv6 {
+				at("NodePort", netip.MustParseAddr("127.0.0.1"), p.NodePort, "node")
+				out[len(out)-1].unserved = s.primaryOnly || s.ipvs
 			}
 		}
 	}
@@ -199,6 +212,9 @@ func (s *stage) forget(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.ipvs {
+		return forgetClients(s.n1, func(v *virtualServer) bool { return v.persistent > 0 })
+	}
 	return s.n1.Netns().Do(func() error {
 		lists, err := filepath.Glob("/proc/thread-self/net/xt_recent/KUBE-SEP-*")
 		for _, list := range lists {
@@ -216,9 +232,9 @@ func each(cells []*cell, f func(c *cell) error) error {
 		wait   sync.WaitGroup
 		mu     sync.Mutex
 		first  error
-		slot   = make(chan bool, 48)
+		slot   = make(chan bool, atOnce)
 		sticky = make(chan bool, 1)
-		udp    = make(chan bool, 4)
+		udp    = make(chan bool, here(4, 1))
 	)
 	for _, c := range cells {
 		in := slot
@@ -289,6 +305,11 @@ func (s *stage) learn(ctx context.Context, cells []*cell) ([]*cell, error) {
 
 // forgetFlows has the node forget all connections, or the next UDP flow with ports of an old one would go its way.
 func (s *stage) forgetFlows(ctx context.Context) error {
+	if s.ipvs {
+		if err := forgetClients(s.n1, func(*virtualServer) bool { return true }); err != nil {
+			return err
+		}
+	}
 	_, err := s.n1.Netns().Run(ctx, "", "conntrack", "-F")
 	return err
 }
@@ -302,7 +323,7 @@ type move struct {
 func (m move) String() string { return fmt.Sprintf("%s: %s", m.cell, m.how) }
 
 // enoughMoves of one Service show that it is affected: what is not answered takes time.
-const enoughMoves = 4
+var enoughMoves = here(4, 2)
 
 // moved are the cells that fare otherwise. Those that the change is about are looked at closely, of the others some.
 func (s *stage) moved(ctx context.Context, cells []*cell, near func(c *cell) bool, dice *rand.Rand) ([]move, error) {

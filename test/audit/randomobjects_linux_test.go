@@ -25,7 +25,6 @@ const worldSeed = 20261128
 // TestRandomObjects changes what the API holds at random, lets the kube-proxies of three nodes program it, two in
 // iptables mode through one backend each and one in nftables mode, and audits all: what is found is what the objects deserve.
 func TestRandomObjects(t *testing.T) {
-	sets, seed := setting(t, "SVCNET_AUDIT_SETS", sampleSets), setting(t, "SVCNET_AUDIT_SEED", worldSeed)
 	l := labtest.Bring(t, lab.Options{
 		Name: fmt.Sprintf("a%d", os.Getpid()), NoProxy: true, NodeBackend: map[string]lab.Backend{"n2": lab.Legacy},
 		ProxyConfig: func(node string, config map[string]any) {
@@ -34,12 +33,21 @@ func TestRandomObjects(t *testing.T) {
 			}
 		},
 	})
+	randomObjects(t, l, sampleSets)
+}
+
+// randomObjects is TestRandomObjects on a lab without objects.
+func randomObjects(t *testing.T, l *lab.Lab, sample int) {
+	t.Helper()
+	sets, seed := setting(t, "SVCNET_AUDIT_SETS", sample), setting(t, "SVCNET_AUDIT_SEED", worldSeed)
 	w := &world{lab: l, dice: rand.New(rand.NewPCG(uint64(seed), 0)), services: map[string]*worldService{}}
 	w.begin(t)
 	var readers []*reader
 	for _, n := range l.Nodes {
-		if err := n.StartProxy(t.Context()); err != nil {
-			t.Fatal(err)
+		if !n.ProxyRunning() {
+			if err := n.StartProxy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
 		r, err := newReader(l, n)
 		if err != nil {
@@ -62,13 +70,14 @@ func TestRandomObjects(t *testing.T) {
 		synced += time.Since(begun)
 		for _, r := range readers {
 			begun := time.Now()
-			a, _, err := r.audit(t.Context())
+			a, snap, err := r.audit(t.Context())
 			if err != nil {
 				t.Fatalf("set %d of seed %d: %v", set, seed, err)
 			}
 			audited += time.Since(begun)
 			if wrong := w.compare(r.node.Name, a, counts); wrong != "" {
 				t.Errorf("set %d of seed %d, node %s (%s):\n%s", set, seed, r.node, r.node.Backend(), wrong)
+				keep(t, fmt.Sprintf("set-%d-%s", set, r.node), snap)
 			}
 		}
 	}

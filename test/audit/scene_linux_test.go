@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,8 @@ type stage struct {
 	affinities []string
 	// primaryOnly says that node ports are served at n1's primary addresses alone, as in nftables mode.
 	primaryOnly bool
+	// ipvs says that virtual servers remember clients, and that nobody serves node ports at 127.0.0.1.
+	ipvs bool
 }
 
 // An act is one Service with its slices.
@@ -86,6 +89,31 @@ func set(t *testing.T, l *lab.Lab) *stage {
 	must(s.n1.StartProxy(ctx))
 	must(l.WaitSynced(ctx, s.n1))
 	return s
+}
+
+// strike takes the scene away and wakes kube-proxy.
+func (s *stage) strike(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range s.acts {
+		for _, sl := range a.slices {
+			must(s.Delete(ctx, "EndpointSlice", namespace, sl.Name))
+		}
+		must(s.Delete(ctx, "Service", namespace, a.svc.Name))
+	}
+	for _, p := range s.pods {
+		must(p.Remove(ctx))
+	}
+	for _, r := range append(lab.ServiceRanges(), lab.ExternalRanges()...) {
+		must(s.n2.Netns().IP(ctx, "route del "+r.String()))
+	}
+	must(s.n1.SignalProxy(syscall.SIGCONT))
 }
 
 // put brings a Service and its slices to the state of the act.
@@ -171,6 +199,18 @@ func (s *stage) plan() []*act {
 	leaving = append(leaving, lab.Endpoint{Pod: s.pods["c2"]})
 	add("some-ready", tcp, leaving)
 	return out
+}
+
+// listsAddr tells whether an address is one of the Service's endpoints.
+func (a *act) listsAddr(addr string) bool {
+	for _, sl := range a.slices {
+		for _, e := range sl.Endpoints {
+			if slices.Contains(e.Addresses, addr) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // actOf finds a Service by name.

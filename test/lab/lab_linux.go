@@ -244,6 +244,6 @@ func stopAll(processes []*process) []error {
 	return errs
 }
 
-// ready is how long the parts of a lab may take to come up. It is long because a machine under load is slow, and
-// costs nothing on others.
-const ready = 2 * time.Minute
+// ready is how long the parts of a lab may take to come up. It is long because a machine under load is slow, and a guest
+// of package uml even more so; it costs nothing on others.
+const ready = 5 * time.Minute

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -29,35 +30,44 @@ type proxyMode struct {
 }
 
 type sentinelRead struct {
-	argv     []string
+	argv []string
+	// file is read instead of a command's output.
+	file     string
 	patterns []string
 	// once is found one time, empty: whatever is there.
 	once string
+	// steady: the text is the same a moment later. What is to go goes one after the other.
+	steady bool
 }
 
 var proxyModes = []proxyMode{
 	{"iptables", []sentinelRead{
-		{[]string{"iptables-save", "-t", "nat"}, []string{
-			`--comment "svcnet-lab/sentinel cluster IP" .*--dport %d `, `--to-destination 192\.0\.2\.1:%d\n`}, ""},
-		{[]string{"ip6tables-save", "-t", "nat"}, []string{
-			`--comment "svcnet-lab/sentinel cluster IP" .*--dport %d `, `--to-destination \[2001:db8::1\]:%d\n`}, ""},
+		{argv: []string{"iptables-save", "-t", "nat"}, patterns: []string{
+			`--comment "svcnet-lab/sentinel cluster IP" .*--dport %d `, `--to-destination 192\.0\.2\.1:%d\n`}},
+		{argv: []string{"ip6tables-save", "-t", "nat"}, patterns: []string{
+			`--comment "svcnet-lab/sentinel cluster IP" .*--dport %d `, `--to-destination \[2001:db8::1\]:%d\n`}},
 	}},
 	{"nftables", []sentinelRead{
-		{[]string{"nft", "list", "table", "ip", "kube-proxy"}, []string{
-			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `192\.0\.2\.1( \. |:)%d\b`}, ""},
-		{[]string{"nft", "list", "table", "ip6", "kube-proxy"}, []string{
-			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `2001:db8::1( \. |\]:)%d\b`}, ""},
+		{argv: []string{"nft", "list", "table", "ip", "kube-proxy"}, patterns: []string{
+			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `192\.0\.2\.1( \. |:)%d\b`}},
+		{argv: []string{"nft", "list", "table", "ip6", "kube-proxy"}, patterns: []string{
+			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `2001:db8::1( \. |\]:)%d\b`}},
 	}},
-	// Virtual servers come first, then entries of sets, then rules, and the virtual servers that go come last.
+	// Virtual servers come first, then entries of sets, then rules, and the virtual servers that go come last: once the
+	// sentinel has one virtual server, with the new number, those that were to go are going.
 	{"ipvs", []sentinelRead{
-		{[]string{"ipset", "save", "KUBE-CLUSTER-IP"}, []string{`,tcp:%d\n`}, ""},
-		{[]string{"ipset", "save", "KUBE-6-CLUSTER-IP"}, []string{`,tcp:%d\n`}, ""},
-		{[]string{"iptables-save", "-t", "nat"}, []string{`-A KUBE-SERVICES .*--match-set KUBE-CLUSTER-IP `}, ""},
-		{[]string{"ip6tables-save", "-t", "nat"}, []string{`-A KUBE-SERVICES .*--match-set KUBE-6-CLUSTER-IP `}, ""},
-		{[]string{"cat", "/proc/net/ip_vs"}, []string{`-> C0000201:%04X `}, `-> C0000201:`},
-		{[]string{"cat", "/proc/net/ip_vs"}, []string{`-> \[2001:0db8:0000:0000:0000:0000:0000:0001\]:%04X `}, `-> \[2001:0db8:0000:`},
+		{file: ipvsServers, patterns: []string{`TCP  [0-9A-F]{8}:%04[1]X rr *\n  -> C0000201:%04[1]X `}, once: `-> C0000201:`},
+		{file: ipvsServers, patterns: []string{`TCP  \[[0-9a-f:]+\]:%04[1]X rr *\n  -> \[2001:0db8(:0000){5}:0001\]:%04[1]X `}, once: `-> \[2001:0db8(:0000){5}:0001\]`},
+		{argv: []string{"ipset", "save", "KUBE-CLUSTER-IP"}, patterns: []string{`,tcp:%d\n`}},
+		{argv: []string{"ipset", "save", "KUBE-6-CLUSTER-IP"}, patterns: []string{`,tcp:%d\n`}},
+		{argv: []string{"iptables-save", "-t", "nat"}, patterns: []string{`-A KUBE-SERVICES .*--match-set KUBE-CLUSTER-IP `}},
+		{argv: []string{"ip6tables-save", "-t", "nat"}, patterns: []string{`-A KUBE-SERVICES .*--match-set KUBE-6-CLUSTER-IP `}},
+		{file: ipvsServers, steady: true},
 	}},
 }
+
+// ipvsServers lists virtual servers.
+const ipvsServers = "/proc/thread-self/net/ip_vs"
 
 func findMode(name string) (proxyMode, bool) {
 	for _, m := range proxyModes {
@@ -134,6 +144,7 @@ func (l *Lab) WaitSynced(ctx context.Context, nodes ...*Node) error {
 	for _, n := range nodes {
 		var last error
 		for {
+			begun := time.Now()
 			lacks := n.sentinelSeen(ctx, l.sentinel)
 			if lacks == nil {
 				break
@@ -144,7 +155,8 @@ func (l *Lab) WaitSynced(ctx context.Context, nodes ...*Node) error {
 			if err := n.proxyFailure(); err != nil {
 				return fmt.Errorf("wait for kube-proxy: %w", err)
 			}
-			if !pause(ctx, 50*time.Millisecond) {
+			// Where looking takes long it takes kube-proxy's time.
+			if !pause(ctx, max(50*time.Millisecond, 2*time.Since(begun))) {
 				return fmt.Errorf("wait for kube-proxy on node %s: not synced after %s (last: %w); its log %s ends: %s", n.Name, ready, last, n.ProxyLog(), logTail(n.ProxyLog()))
 			}
 		}
@@ -159,7 +171,7 @@ func (n *Node) sentinelSeen(ctx context.Context, number int) error {
 	mode, _ := findMode(n.mode)
 	n.mu.Unlock()
 	for _, read := range mode.reads {
-		text, err := n.Run(ctx, "", read.argv...)
+		text, err := n.readSentinel(ctx, read)
 		if err != nil {
 			return err
 		}
@@ -172,14 +184,49 @@ func (n *Node) sentinelSeen(ctx context.Context, number int) error {
 				return err
 			}
 			if !re.MatchString(text) {
-				return fmt.Errorf("%s shows nothing like %s", read.argv[0], re)
+				return fmt.Errorf("%s shows nothing like %s", read, re)
 			}
 		}
 		if read.once != "" {
 			if n := len(regexp.MustCompile(read.once).FindAllString(text, -1)); n != 1 {
-				return fmt.Errorf("%s shows %s %d times", strings.Join(read.argv, " "), read.once, n)
+				return fmt.Errorf("%s shows %s %d times", read, read.once, n)
 			}
+		}
+		if !read.steady {
+			continue
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			return ctx.Err()
+		}
+		again, err := n.readSentinel(ctx, read)
+		if err != nil {
+			return err
+		}
+		if activity.ReplaceAllString(again, "") != activity.ReplaceAllString(text, "") {
+			return fmt.Errorf("%s still changes", read)
 		}
 	}
 	return nil
 }
+
+func (r sentinelRead) String() string {
+	if r.file != "" {
+		return r.file
+	}
+	return strings.Join(r.argv, " ")
+}
+
+func (n *Node) readSentinel(ctx context.Context, r sentinelRead) (string, error) {
+	if r.file == "" {
+		return n.Run(ctx, "", r.argv...)
+	}
+	var text []byte
+	err := n.ns.Do(func() (err error) {
+		text, err = os.ReadFile(r.file)
+		return err
+	})
+	return string(text), err
+}
+
+// activity are the weight and the connections of a real server.
+var activity = regexp.MustCompile(`(?m)( +\d+){3} *$`)

@@ -1,0 +1,104 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcnet/svcnet/test/lab"
+	"github.com/svcnet/svcnet/test/uml"
+)
+
+// insideFlag tells the test binary that it runs in the guest.
+const insideFlag = "SVCNET_AUDIT_IN_GUEST"
+
+// sampleSetsInGuest is sampleSets where everything takes its time.
+const sampleSetsInGuest = 4
+
+// guestPatience is how long a guest may take for a sample. More than that takes SVCNET_GUEST_MINUTES.
+const guestPatience = 15
+
+// TestIPVS is TestRandomObjects and TestMutants in IPVS mode. The kernel of a test machine mostly lacks it: both run in
+// a guest of package uml, on one lab.
+func TestIPVS(t *testing.T) {
+	if why := uml.Missing(); why != "" {
+		t.Skip(why)
+	}
+	// The guest finds them built.
+	if _, err := lab.Binaries(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	inside := t.TempDir() + "/inside"
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", inside, ".")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	var folders []string
+	if keep := os.Getenv("SVCNET_AUDIT_KEEP"); keep != "" {
+		folders = append(folders, keep)
+	}
+	g, begin, err := lab.InGuest(folders...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := begin + "export " + insideFlag + "=1"
+	for _, v := range os.Environ() {
+		if strings.HasPrefix(v, "SVCNET_") {
+			script += " '" + v + "'"
+		}
+	}
+	minutes := setting(t, "SVCNET_GUEST_MINUTES", guestPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(minutes)*time.Minute)
+	defer cancel()
+	out, err := g.Boot(ctx, fmt.Sprintf("%s\n%s -test.run '^TestInGuest$' -test.v -test.timeout %dm\n", script, inside, minutes))
+	if err != nil || !strings.Contains(out, "\nPASS\n") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Log(out)
+}
+
+// TestInGuest is what TestIPVS runs: mutants while two nodes have no kube-proxy, then random objects on all three.
+func TestInGuest(t *testing.T) {
+	if os.Getenv(insideFlag) == "" {
+		return
+	}
+	l := inGuest.bring(t, "g")
+	defer showLogs(t, l)
+	var h *hunt
+	t.Run(inGuest.name, func(t *testing.T) {
+		in := &table{name: inGuest.table, scores: map[string]*score{}}
+		h = inGuest.hunt(t, l, inGuest.numbers(t, sampleInGuest), in)
+		t.Log(in)
+	})
+	if h == nil || setting(t, "SVCNET_AUDIT_SETS", sampleSetsInGuest) == 0 {
+		return
+	}
+	t.Run("random objects", func(t *testing.T) {
+		h.strike(t)
+		randomObjects(t, l, sampleSetsInGuest)
+	})
+}
+
+// showLogs shows how the logs of the kube-proxies end when a test has failed: they go with the guest.
+func showLogs(t *testing.T, l *lab.Lab) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	logs := map[string]string{}
+	for _, n := range l.Nodes {
+		if text, err := os.ReadFile(n.ProxyLog()); err == nil {
+			logs[filepath.Base(n.Dir())] = string(text[max(0, len(text)-1500):])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(logs)) {
+		t.Logf("the log of kube-proxy on %s ends:\n%s", name, logs[name])
+	}
+}
