@@ -98,10 +98,13 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 	return []report.Finding{f}
 }
 
-// returnsHome tells whether a connection of the node itself gets its answers whatever address of the node it has: nobody
-// else would answer in its place, and they are translated where they arrive.
+// returnsHome tells whether a connection of the node itself gets its answers though it keeps its source: an address that
+// others know as this node's. A loopback address, or one that every node has for a Service, is none.
 func returnsHome(p *report.Path) bool {
-	return p.Origin == "node" && p.Reply != nil && p.Reply.Result == report.ReplyDelivered
+	if p.Origin != "node" || p.SourceClass == string(intent.Localhost) || p.Reply == nil || p.Reply.Result != report.ReplyDelivered {
+		return false
+	}
+	return p.Source != p.Frontend.Address || p.Frontend.Kind == string(intent.NodePort)
 }
 
 // unmasked shows where the masquerading of a packet fails: a packet that has the mark, in the chain that should act on it;
