@@ -19,8 +19,8 @@ import (
 // insideFlag tells the test binary that it runs in the guest.
 const insideFlag = "SVCNET_AUDIT_IN_GUEST"
 
-// sampleSetsInGuest is sampleSets where everything takes its time.
-const sampleSetsInGuest = 4
+// sampleSetsInGuest is sampleSets where everything takes its time: kube-proxy starts a program for every entry of a set.
+const sampleSetsInGuest = 2
 
 // guestPatience is how long a guest may take for a sample. More than that takes SVCNET_GUEST_MINUTES.
 const guestPatience = 15
