@@ -3,11 +3,9 @@ package audit
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +17,8 @@ import (
 // insideFlag tells the test binary that it runs in the guest.
 const insideFlag = "SVCNET_AUDIT_IN_GUEST"
 
-// sampleSetsInGuest is sampleSets where everything takes its time.
-const sampleSetsInGuest = 4
+// sampleSetsInGuest is sampleSets where everything takes its time: kube-proxy starts a program for every entry of a set.
+const sampleSetsInGuest = 2
 
 // guestPatience is how long a guest may take for a sample. More than that takes SVCNET_GUEST_MINUTES.
 const guestPatience = 15
@@ -57,7 +55,7 @@ func TestIPVS(t *testing.T) {
 	minutes := setting(t, "SVCNET_GUEST_MINUTES", guestPatience)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(minutes)*time.Minute)
 	defer cancel()
-	out, err := g.Boot(ctx, fmt.Sprintf("%s\n%s -test.run '^TestInGuest$' -test.v -test.timeout %dm\n", script, inside, minutes))
+	out, err := g.Boot(ctx, fmt.Sprintf("%s\nGOGC=400 %s -test.run '^TestInGuest$' -test.v -test.timeout %dm\n", script, inside, minutes))
 	if err != nil || !strings.Contains(out, "\nPASS\n") {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -86,19 +84,31 @@ func TestInGuest(t *testing.T) {
 	})
 }
 
-// showLogs shows how the logs of the kube-proxies end when a test has failed: they go with the guest.
+// showLogs shows how the logs of the kube-proxies end when a test has failed, and keeps them with the virtual servers in the
+// folder SVCNET_AUDIT_KEEP: they go with the guest.
 func showLogs(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	if !t.Failed() {
 		return
 	}
-	logs := map[string]string{}
+	folder := os.Getenv("SVCNET_AUDIT_KEEP")
 	for _, n := range l.Nodes {
-		if text, err := os.ReadFile(n.ProxyLog()); err == nil {
-			logs[filepath.Base(n.Dir())] = string(text[max(0, len(text)-1500):])
+		text, err := os.ReadFile(n.ProxyLog())
+		if err != nil {
+			continue
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(logs)) {
-		t.Logf("the log of kube-proxy on %s ends:\n%s", name, logs[name])
+		t.Logf("the log of kube-proxy on %s ends:\n%s", n, text[max(0, len(text)-1500):])
+		if folder == "" {
+			continue
+		}
+		servers, err := n.Run(context.Background(), "", "cat", "/proc/thread-self/net/ip_vs")
+		if err != nil {
+			t.Log(err)
+		}
+		for name, text := range map[string][]byte{"kube-proxy-" + n.Name + ".log": text, "ip_vs-" + n.Name + ".txt": []byte(servers)} {
+			if err := os.WriteFile(filepath.Join(folder, name), text, 0o644); err != nil {
+				t.Log(err)
+			}
+		}
 	}
 }

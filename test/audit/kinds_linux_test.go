@@ -130,10 +130,12 @@ func (m *maker) oldRules(t *testing.T) map[int]*ruleText {
 		}
 	}
 	ctx := t.Context()
-	m.n2.ConfigureProxy(func(config map[string]any) { config["mode"] = "iptables" })
+	var mode any
+	m.n2.ConfigureProxy(func(config map[string]any) { mode, config["mode"] = config["mode"], "iptables" })
 	must(m.n2.StartProxy(ctx))
 	must(m.WaitSynced(ctx))
 	must(m.n2.StopProxy())
+	m.n2.ConfigureProxy(func(config map[string]any) { config["mode"] = mode })
 	old := m.save(t, m.n2)
 	for _, r := range old {
 		for _, t := range r.tables {

@@ -94,7 +94,7 @@ func (w *world) begin(t *testing.T) {
 			must(w.addPod(ctx, app, node))
 		}
 	}
-	for range 14 {
+	for range here(14, 7) {
 		must(w.addService(ctx))
 	}
 }

@@ -246,4 +246,4 @@ func stopAll(processes []*process) []error {
 
 // ready is how long the parts of a lab may take to come up. It is long because a machine under load is slow, and a guest
 // of package uml even more so; it costs nothing on others.
-const ready = 5 * time.Minute
+const ready = 8 * time.Minute

@@ -184,7 +184,7 @@ func (n *Node) sentinelSeen(ctx context.Context, number int) error {
 				return err
 			}
 			if !re.MatchString(text) {
-				return fmt.Errorf("%s shows nothing like %s", read, re)
+				return fmt.Errorf("%s shows nothing like %s%s", read, re, read.instead(text))
 			}
 		}
 		if read.once != "" {
@@ -207,6 +207,14 @@ func (n *Node) sentinelSeen(ctx context.Context, number int) error {
 		}
 	}
 	return nil
+}
+
+// instead is the place of a text where what is to be there once is found, with the line before.
+func (r sentinelRead) instead(text string) string {
+	if r.once == "" {
+		return ""
+	}
+	return fmt.Sprintf(", but %q", regexp.MustCompile(`(?m)^.*\n.*`+r.once+`.*$`).FindAllString(text, 3))
 }
 
 func (r sentinelRead) String() string {
