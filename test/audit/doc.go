@@ -9,7 +9,8 @@
 // change; where none does there is no error. This is done to three nodes: kube-proxy in iptables mode with either
 // backend, and in nftables mode.
 //
-// TestIPVS: both, in IPVS mode, in a guest of package uml, where the kernel has it.
+// TestIPVS: both, in IPVS mode, in a guest of package uml, where the kernel has it. It takes long, and stands behind the build
+// tag guest.
 //
 // The nodes are those of package lab. The tests run a sample by default and all of it by `make full`; they print the
 // seed and the number with which a failure is had again. SVCNET_AUDIT_KEEP names a folder for what was read of a node

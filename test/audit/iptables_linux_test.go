@@ -135,6 +135,9 @@ func (x *xtables) some(fits func(rule string) bool) (int, *ruleText, *tableText,
 	return family, r, t, choose(x.dice, in)
 }
 
+// asksSet is the set that a rule asks.
+var asksSet = regexp.MustCompile(`(! )?--match-set (\S+) (\S+)`)
+
 // of begins a mutant of a rule: about whom it is, and which chains a finding may name.
 func (x *xtables) of(family int, r *ruleText, rule, what string) *mutant {
 	u := x.mutant(family, r, what, chainOf(rule))

@@ -23,11 +23,7 @@ import (
 )
 
 // sampleMutants is how many changes CI makes to the nodes of one table: all hunts together take less than four minutes.
-// A guest is slow, and sampleInGuest is for it.
-const (
-	sampleMutants = 36
-	sampleInGuest = 24
-)
+const sampleMutants = 36
 
 // mutantSeed begins the dice of every mutant, with its number. SVCNET_MUTANT_SEED replaces it.
 const mutantSeed = 20261129
@@ -49,9 +45,6 @@ var quarries = []quarry{
 	{"legacy", "iptables", lab.Legacy, newXTables, 1, 2, "iptables mode"},
 	{"nftables", "nftables", lab.NFT, newNFTables, 1_000_000, 1, "nftables mode"},
 }
-
-// inGuest is the one that TestIPVS hunts.
-var inGuest = quarry{"mutants", "ipvs", lab.Legacy, newIPVS, 2_000_000, 1, "IPVS mode"}
 
 // TestMutants makes one change at a time to a node whose kube-proxy is stopped, sees by packets whether it matters,
 // and audits: every change that matters is found where it is, and none that does not matter is an error.

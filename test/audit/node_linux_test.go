@@ -19,6 +19,9 @@ import (
 	"github.com/svcnet/svcnet/test/lab"
 )
 
+// insideFlag tells the test binary that it runs in a guest, where everything takes its time (TestIPVS).
+const insideFlag = "SVCNET_AUDIT_IN_GUEST"
+
 // setting is a number from the environment.
 func setting(t *testing.T, name string, otherwise int) int {
 	t.Helper()

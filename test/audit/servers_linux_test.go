@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -437,8 +436,6 @@ func (x *ipvsNode) serversSysctl() *mutant {
 		{"net.ipv4.vs.nat_icmp_send", "1", ""},
 	}))
 }
-
-var asksSet = regexp.MustCompile(`(! )?--match-set (\S+) (\S+)`)
 
 // ruleChanged has a rule ask another set, or otherwise, or mark otherwise.
 func (x *ipvsNode) ruleChanged() *mutant {
