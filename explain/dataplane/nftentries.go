@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/nft"
@@ -78,7 +79,7 @@ func NFTEntries(sp *intent.ServicePort, p *traits.Proxy) []WantedEntry {
 		}
 	}
 	if p.Within(36, 0) {
-		for _, i := range sp.Usable {
+		for _, i := range reachedHere(sp) {
 			if e := &sp.Endpoints[i]; e.Local {
 				a := e.Addr.AsSlice()
 				add(NFTHairpin, nil, "", a, a, []byte{proto}, []byte{byte(e.Port >> 8), byte(e.Port)})
@@ -86,6 +87,24 @@ func NFTEntries(sp *intent.ServicePort, p *traits.Proxy) []WantedEntry {
 		}
 	}
 	return out
+}
+
+// reachedHere are the endpoints that the node's clients may get: those of each policy that the service port goes by here
+// (allLocallyReachableEndpoints of pkg/proxy/topology.go). Under policy Cluster hints may leave some of the node's own out;
+// under policy Local one on its way out may serve where others are ready elsewhere.
+func reachedHere(sp *intent.ServicePort) []int {
+	external := slices.ContainsFunc(sp.Frontends, func(f intent.Frontend) bool {
+		return f.Kind == intent.ExternalIP || f.Kind == intent.LoadBalancer || f.Kind == intent.NodePort
+	})
+	var out []int
+	if !sp.InternalLocal || external {
+		out = append(out, sp.Cluster...)
+	}
+	if sp.InternalLocal || sp.ExternalLocal && external {
+		out = append(out, sp.Local...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // join lays the parts of a key out as sets hold them.
