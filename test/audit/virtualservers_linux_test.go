@@ -55,7 +55,7 @@ func (v *virtualServer) clone() *virtualServer {
 	return &c
 }
 
-// virtualServers are those of a node, by key.
+// virtualServers are those of a node, by key. While others have some too the file is not all there is, and in a hunt nobody has.
 func virtualServers(n *lab.Node) (map[string]*virtualServer, error) {
 	var text []byte
 	err := n.Netns().Do(func() (err error) {

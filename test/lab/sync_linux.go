@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -31,8 +30,8 @@ type proxyMode struct {
 
 type sentinelRead struct {
 	argv []string
-	// file is read instead of a command's output.
-	file     string
+	// servers: the node's virtual servers instead of a command's output.
+	servers  bool
 	patterns []string
 	// once is found one time, empty: whatever is there.
 	once string
@@ -56,18 +55,15 @@ var proxyModes = []proxyMode{
 	// Virtual servers come first, then entries of sets, then rules, and the virtual servers that go come last: once the
 	// sentinel has one virtual server, with the new number, those that were to go are going.
 	{"ipvs", []sentinelRead{
-		{file: ipvsServers, patterns: []string{`TCP  [0-9A-F]{8}:%04[1]X rr *\n  -> C0000201:%04[1]X `}, once: `-> C0000201:`},
-		{file: ipvsServers, patterns: []string{`TCP  \[[0-9a-f:]+\]:%04[1]X rr *\n  -> \[2001:0db8(:0000){5}:0001\]:%04[1]X `}, once: `-> \[2001:0db8(:0000){5}:0001\]`},
+		{servers: true, patterns: []string{`TCP \S+:%[1]d\n-> 192\.0\.2\.1:%[1]d\n`}, once: `-> 192\.0\.2\.1:`},
+		{servers: true, patterns: []string{`TCP \S+:%[1]d\n-> \[2001:db8::1\]:%[1]d\n`}, once: `-> \[2001:db8::1\]:`},
 		{argv: []string{"ipset", "save", "KUBE-CLUSTER-IP"}, patterns: []string{`,tcp:%d\n`}},
 		{argv: []string{"ipset", "save", "KUBE-6-CLUSTER-IP"}, patterns: []string{`,tcp:%d\n`}},
 		{argv: []string{"iptables-save", "-t", "nat"}, patterns: []string{`-A KUBE-SERVICES .*--match-set KUBE-CLUSTER-IP `}},
 		{argv: []string{"ip6tables-save", "-t", "nat"}, patterns: []string{`-A KUBE-SERVICES .*--match-set KUBE-6-CLUSTER-IP `}},
-		{file: ipvsServers, steady: true},
+		{servers: true, steady: true},
 	}},
 }
-
-// ipvsServers lists virtual servers.
-const ipvsServers = "/proc/thread-self/net/ip_vs"
 
 func findMode(name string) (proxyMode, bool) {
 	for _, m := range proxyModes {
@@ -202,7 +198,7 @@ func (n *Node) sentinelSeen(ctx context.Context, number int) error {
 		if err != nil {
 			return err
 		}
-		if activity.ReplaceAllString(again, "") != activity.ReplaceAllString(text, "") {
+		if again != text {
 			return fmt.Errorf("%s still changes", read)
 		}
 	}
@@ -218,23 +214,15 @@ func (r sentinelRead) instead(text string) string {
 }
 
 func (r sentinelRead) String() string {
-	if r.file != "" {
-		return r.file
+	if r.servers {
+		return "IPVS"
 	}
 	return strings.Join(r.argv, " ")
 }
 
 func (n *Node) readSentinel(ctx context.Context, r sentinelRead) (string, error) {
-	if r.file == "" {
-		return n.Run(ctx, "", r.argv...)
+	if r.servers {
+		return n.virtualServers()
 	}
-	var text []byte
-	err := n.ns.Do(func() (err error) {
-		text, err = os.ReadFile(r.file)
-		return err
-	})
-	return string(text), err
+	return n.Run(ctx, "", r.argv...)
 }
-
-// activity are the weight and the connections of a real server.
-var activity = regexp.MustCompile(`(?m)( +\d+){3} *$`)
