@@ -165,10 +165,15 @@ func (p *Port) nothingLocal(policies, elsewhere []string) report.Finding {
 		}
 		if p.On.Proxy.Mode == "ipvs" && slices.ContainsFunc(p.Cells, func(paths []report.Path) bool { return paths[0].Intended != nil }) {
 			f.Message += ": in IPVS mode kube-proxy 1.24 and newer takes endpoints of other nodes instead, as if the policy were Cluster; older ones leave the virtual server empty, so that clients are refused"
-			if empty := p.refusedAt(); len(empty) > 0 {
+			empty := p.refusedAt()
+			if len(empty) > 0 {
 				f.Message += ", as here at " + list(empty, 4)
 			} else {
 				f.Severity = Info // nobody is left out
+			}
+			if p.HealthCheckNodePort != 0 && !p.InternalLocal && len(empty) == 0 {
+				f.Severity = Info
+				f.Message += fmt.Sprintf("; health check port %d tells the load balancer to leave this node out", p.HealthCheckNodePort)
 			}
 		}
 		return f
