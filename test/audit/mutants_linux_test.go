@@ -91,7 +91,13 @@ func (q *quarry) bring(t *testing.T, name string) *lab.Lab {
 	return labtest.Bring(t, lab.Options{
 		Name: name, Mode: q.mode, Backend: q.backend, NoProxy: true,
 		// kubeadm writes it too, and so that nobody set it is known.
-		ProxyConfig: func(_ string, config map[string]any) { config["nodePortAddresses"] = nil },
+		ProxyConfig: func(_ string, config map[string]any) {
+			config["nodePortAddresses"] = nil
+			if q.mode == "ipvs" {
+				// In a guest a sync may take longer than the half minute that is between two.
+				lab.Section(config, "ipvs")["syncPeriod"] = "10m"
+			}
+		},
 	})
 }
 
