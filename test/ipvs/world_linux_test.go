@@ -225,11 +225,16 @@ type client struct {
 	from netip.Addr
 }
 
-// patience is how long a packet that is dropped is waited for: nothing takes so long in the guest.
-const patience = 1500 * time.Millisecond
+// patience is how long a packet that the walk drops is waited for, and longPatience one that it delivers: in a guest
+// without a CPU of its own it may be late.
+const (
+	patience     = 1500 * time.Millisecond
+	longPatience = 6 * time.Second
+)
 
-// dial connects over TCP or asks over UDP. What comes back is an arrival, or "refused", "dropped" or "unreachable".
-func (c client) dial(proto string, to netip.AddrPort) (arrival, string, error) {
+// dial connects over TCP or asks over UDP, and waits for so long. What comes back is an arrival, or "refused", "dropped" or
+// "unreachable".
+func (c client) dial(proto string, to netip.AddrPort, patience time.Duration) (arrival, string, error) {
 	var conn net.Conn
 	err := c.in.do(func() (err error) {
 		d := net.Dialer{Timeout: patience}
