@@ -195,16 +195,8 @@ func (p *place) dumpTables(ctx context.Context, c *nfnetlink, tables []nftTable,
 	if err := w.list(unix.NFT_MSG_GETSET, unix.AF_UNSPEC, nil, func() { sets = nil }, keepSet); err != nil {
 		return nil, fmt.Errorf("list the sets: %w", err)
 	}
-	for _, s := range sets {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		of := attribute(nil, unix.NFTA_SET_ELEM_LIST_TABLE, append([]byte(s.table.name), 0)...)
-		of = attribute(of, unix.NFTA_SET_ELEM_LIST_SET, append([]byte(s.name), 0)...)
-		if err := w.list(unix.NFT_MSG_GETSETELEM, s.table.family, of, nil, nil); err != nil {
-			return nil, fmt.Errorf("list the elements of set %q of table %s %q: %w",
-				s.name, nftFamilies[s.table.family], s.table.name, err)
-		}
+	if err := w.elements(ctx, sets); err != nil {
+		return nil, err
 	}
 	if err := w.list(unix.NFT_MSG_GETOBJ, unix.AF_UNSPEC, nil, nil, all(unix.NFTA_OBJ_TABLE)); err != nil {
 		return nil, fmt.Errorf("list the objects: %w", err)

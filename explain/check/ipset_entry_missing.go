@@ -2,8 +2,11 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/dataplane"
+	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -28,6 +31,10 @@ var ipsetEntryMissing = Check{
 				Causes:   []string{proxyStopped, "something other than kube-proxy changed the set"},
 				Remedy:   restartProxy + "; by hand: ipset add " + d.set.Name + " " + d.want.Text,
 			}
+			if dataplane.IsHealthCheckSet(d.set.Name) && !n.stopsHealthChecks(sp) {
+				f.Severity = Warning
+				f.Message += " by kube-proxy's rule, and no other rule stops them now"
+			}
 			if strings.HasSuffix(d.want.Text, "/0") {
 				f.Causes = []string{"sets of type " + d.set.Type + " take no network that holds every address: kube-proxy cannot add it, and says so in its log"}
 				f.Remedy = "leave loadBalancerSourceRanges empty, or write the two halves: 0.0.0.0/1 and 128.0.0.0/1"
@@ -40,4 +47,26 @@ var ipsetEntryMissing = Check{
 		return out
 	},
 	Explains: []string{"frontend-unreachable", "reply-blocked", "source-ranges-exclude-cluster"},
+}
+
+// stopsHealthChecks tells whether the node drops or refuses what is sent to the health check port of a Service. At the
+// address of a load balancer KUBE-IPVS-FILTER refuses every port that is in no set.
+func (n *Node) stopsHealthChecks(sp *intent.ServicePort) bool {
+	if slices.ContainsFunc(sp.Frontends, func(f intent.Frontend) bool { return f.Kind == intent.LoadBalancer }) {
+		return true
+	}
+	for i := range n.Ports {
+		p := &n.Ports[i]
+		if p.Namespace != sp.Namespace || p.Name != sp.Name || p.Family != sp.Family {
+			continue
+		}
+		for _, paths := range p.Cells {
+			for j := range paths {
+				if paths[j].Frontend.Kind == string(intent.HealthCheck) && ends(paths[j].Result) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }

@@ -297,7 +297,11 @@ func (x *ipvsNode) inSet(set string, about []string, what, do, undo string) *mut
 	if strings.HasPrefix(set, "KUBE-6-") {
 		family = 6
 	}
-	return &mutant{family: family, what: what, about: about, places: []string{set}, do: x.ipset(do), undo: x.ipset(undo)}
+	u := &mutant{family: family, what: what, about: about, places: []string{set}, do: x.ipset(do), undo: x.ipset(undo)}
+	if strings.Contains(set, "-HEALTH-CHECK-") {
+		u.hazards = []string{"ipset-entry-missing"} // nobody dials where only kube-proxy would answer
+	}
+	return u
 }
 
 // entry chooses an entry of a Service of the stage.
