@@ -33,17 +33,17 @@ func TestRandomObjects(t *testing.T) {
 			}
 		},
 	})
-	randomObjects(t, l, sampleSets)
+	randomObjects(t, l, l.Nodes, sampleSets)
 }
 
-// randomObjects is TestRandomObjects on a lab without objects.
-func randomObjects(t *testing.T, l *lab.Lab, sample int) {
+// randomObjects is TestRandomObjects on some nodes of a lab without objects.
+func randomObjects(t *testing.T, l *lab.Lab, nodes []*lab.Node, sample int) {
 	t.Helper()
 	sets, seed := setting(t, "SVCNET_AUDIT_SETS", sample), setting(t, "SVCNET_AUDIT_SEED", worldSeed)
 	w := &world{lab: l, dice: rand.New(rand.NewPCG(uint64(seed), 0)), services: map[string]*worldService{}}
 	w.begin(t)
 	var readers []*reader
-	for _, n := range l.Nodes {
+	for _, n := range nodes {
 		if !n.ProxyRunning() {
 			if err := n.StartProxy(t.Context()); err != nil {
 				t.Fatal(err)
@@ -64,7 +64,7 @@ func randomObjects(t *testing.T, l *lab.Lab, sample int) {
 			}
 		}
 		begun := time.Now()
-		if err := l.WaitSynced(t.Context(), l.Nodes...); err != nil {
+		if err := l.WaitSynced(t.Context(), nodes...); err != nil {
 			t.Fatalf("set %d of seed %d: %v", set, seed, err)
 		}
 		synced += time.Since(begun)
