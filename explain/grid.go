@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/svcnet/svcnet/explain/check"
 	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
@@ -62,21 +63,11 @@ func (m *model) otherHairpins(first client, sp *intent.ServicePort, at intent.Fr
 		}
 		seen[a] = true
 		c := m.cell(m.client(intent.Hairpin, a, netip.Prefix{}), sp, at)
-		if paths := m.paths(&c, m.walk(&c, nil)); slices.ContainsFunc(paths, odd) {
+		if paths := m.paths(&c, m.walk(&c, nil)); slices.ContainsFunc(paths, check.Differs) {
 			out = append(out, paths...)
 		}
 	}
 	return out
-}
-
-// odd tells whether a path is not the intended one.
-func odd(p report.Path) bool {
-	if p.Intended == nil || p.Result != p.Intended.Result || len(p.Uncertain) > 0 {
-		return p.Intended != nil
-	}
-	return slices.ContainsFunc(p.Backends, func(b report.Backend) bool {
-		return b.State != stateOK || b.Result != p.Result || b.Masquerade != nil && b.MasqueradeIntended != nil && *b.Masquerade != *b.MasqueradeIntended
-	})
 }
 
 func loopbackLast(a, b netip.Addr) int {

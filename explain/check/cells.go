@@ -92,6 +92,16 @@ func (p *Port) endpoints(state string) []*byEndpoint {
 	return out
 }
 
+// Differs tells whether a path is not surely the intended one.
+func Differs(p report.Path) bool {
+	if p.Intended == nil || p.Result != p.Intended.Result || len(p.Uncertain) > 0 {
+		return p.Intended != nil
+	}
+	return slices.ContainsFunc(p.Backends, func(b report.Backend) bool {
+		return b.State != "ok" || b.Result != p.Result || b.Masquerade != nil && b.MasqueradeIntended != nil && *b.Masquerade != *b.MasqueradeIntended
+	})
+}
+
 func joinAddr(b *report.Backend) string {
 	a, err := netip.ParseAddr(b.Address)
 	if err != nil {

@@ -98,10 +98,11 @@ func IsIPVSSet(name string) bool {
 	return false
 }
 
-// IsHealthCheckSet tells whether a set is the one of health check ports, in either family.
-func IsHealthCheckSet(name string) bool {
-	return name == setHealthCheckNodePort || name == ipvsSetName(setHealthCheckNodePort, 6)
-}
+// HealthCheckSet is the set of health check ports.
+func HealthCheckSet(family int) string { return ipvsSetName(setHealthCheckNodePort, family) }
+
+// AddressSet is the set of all addresses on kube-ipvs0.
+func AddressSet(family int) string { return ipvsSetName(setIPVSIPs, family) }
 
 // LoopBackSet is the set that endpoints of the node are in.
 func LoopBackSet(family int) string { return ipvsSetName(setLoopBack, family) }
