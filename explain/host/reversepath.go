@@ -12,17 +12,16 @@ import (
 // the source check of fib_validate_source with rp_filter, accept_local and src_valid_mark. IPv6 has no
 // reverse path filter in its routing; only sources that cannot be are refused (ip6_rcv).
 //
-// Packets that come around through lo keep their route and are not checked.
+// Packets that come around through lo keep their route and are not checked; this is about those that are routed there
+// again.
 func (h *Host) ReversePath(in string, src, dst netip.Addr, mark uint32) Finding {
 	if !src.IsValid() || !dst.IsValid() {
 		return Finding{Because: "the addresses of the packet are not known"}
 	}
 	src, dst = src.Unmap().WithZone(""), dst.Unmap().WithZone("")
 	switch {
-	case in == "lo":
-		return Finding{Is: Yes, Because: "packets on lo are not checked"}
 	case src.Is6():
-		if src.IsMulticast() || src.IsLoopback() {
+		if src.IsMulticast() || src.IsLoopback() && in != "lo" {
 			return Finding{Is: No, Because: fmt.Sprintf("%s cannot be the source of a packet from outside", src)}
 		}
 		return Finding{Is: Yes, Because: "IPv6 routing has no reverse path filter"}

@@ -288,7 +288,8 @@ func (r *run) track(s state) []state {
 		s.p.State, s.p.Reply, s.p.CTMark, s.p.DNATed, s.p.SNATed = StateEstablished, true, s.undo.ctMark, s.undo.hasSrc, s.undo.hasDst
 		return []state{s}
 	}
-	if s.undo = nil; s.p.Answer {
+	s.lost, s.undo = s.undo, nil
+	if s.p.Answer {
 		s.p.OrigSrc, s.p.OrigDst, s.p.OrigSrcPort, s.p.OrigDstPort = s.p.Src, s.p.Dst, s.p.SrcPort, s.p.DstPort
 	}
 	switch {

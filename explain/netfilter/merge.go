@@ -15,7 +15,7 @@ func mergeStates(in []state) []state {
 		return stateKey{
 			packet: s.p.key(), out: s.out, template: s.template, untracked: s.untracked, begun: s.begun, toSelf: s.toSelf,
 			dstBound: s.dstBound, srcBound: s.srcBound, dstBy: s.dstBy.step(), srcBy: s.srcBy.step(),
-			tracked: s.tracked, undo: s.undo, header: s.header, routed: s.routed,
+			tracked: s.tracked, undo: s.undo, lost: s.lost, header: s.header, routed: s.routed,
 		}
 	}, func(s *state) []RecentUpdate { return s.p.Recent },
 		func(s *state) (*assumed, float64) { return s.assumed, s.prob },
@@ -29,7 +29,7 @@ type stateKey struct {
 	template, untracked, begun, toSelf, dstBound, srcBound bool
 	dstBy, srcBy                                           step
 	tracked                                                any
-	undo                                                   *undo
+	undo, lost                                             *undo
 	header                                                 rewritten
 	routed                                                 lookup
 }

@@ -117,10 +117,28 @@ func (r *run) send(s state) {
 		// Loopback keeps the packet's route and connection: the PREROUTING chains run, no second routing
 		// decision is made (ip_rcv_finish finds the route in place).
 		s.p.In, s.p.Out, s.p.Local, s.p.Confirmed = loopback, NoIface, false, true
+		s = s.trackedAnew()
+		dialled, bound := s.p.Dst, s.dstBound
 		for _, s := range r.hook(Prerouting, []state{s}) {
+			if s.dstBound && !bound && s.p.Dst != dialled {
+				// A translation, and it alone, drops the route (nf_nat_ipv4_pre_routing).
+				r.routeIn(s, dialled, false)
+				continue
+			}
 			r.deliver(s)
 		}
 	}
+}
+
+// trackedAnew is a packet that comes around through lo without a connection, because connection tracking found it
+// invalid: it looks for one again, in the zone that PREROUTING says.
+func (s state) trackedAnew() state {
+	if s.p.State != StateInvalid || s.lost == nil {
+		return s
+	}
+	s.undo, s.lost = s.lost, nil
+	s.begun, s.template, s.p.Zone = false, false, ""
+	return s
 }
 
 var loopback = Iface{Name: "lo", Known: true}
@@ -263,7 +281,7 @@ func (r *run) acceptable(s state, stays bool) (state, bool) {
 		r.end(s.hop(Hop{Kind: HopRoute, Index: -1, File: f.File, Line: f.Line, Text: f.Because, P: 1}), Martian, func(e *Ending) { e.Why = f.Because })
 		return s, false
 	}
-	if s.p.In.Known && s.p.In.Name != "lo" {
+	if s.p.In.Known {
 		if f := r.Kernel.Host.ReversePath(s.p.In.Name, s.p.Src, s.p.Dst, s.p.Mark); f.Is == host.No {
 			var ok bool
 			if s, ok = refuse(f); !ok {

@@ -32,8 +32,8 @@ type state struct {
 	header  rewritten
 	routed  lookup
 	tracked *host.Flow
-	// undoDst and undoSrc are what a reply's translations put back.
-	undo *undo
+	// undo is what a reply's translations put back, lost the same of a connection that tracking did not find.
+	undo, lost *undo
 }
 
 // The histories of a state are linked lists: forks share their past.

@@ -287,3 +287,51 @@ func TestRouteChain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { l.mended(t, c) })
 	}
 }
+
+// TestAnswerInAnotherZone: an answer of the node to itself that a zone keeps from its connection begins none where it is no
+// request: it comes around through lo without one, and is tracked there again, in the zone that PREROUTING says. What SNAT
+// in INPUT had translated is put back then, and the answer leaves the node.
+func TestAnswerInAnotherZone(t *testing.T) {
+	l := requireLab(t)
+	for _, fam := range []netfilter.Family{netfilter.IPv4, netfilter.IPv6} {
+		p, echo := pools[fam], uint8(netfilter.ProtoICMP)
+		if fam == netfilter.IPv6 {
+			echo = netfilter.ProtoICMPv6
+		}
+		snat := "-t nat -A INPUT -j SNAT --to-source " + p.node[1].String()
+		back, dropped := "cni0 "+p.pod[0].String(), "dropped"
+		if fam == netfilter.IPv4 {
+			back = dropped // IPv4 takes no packet with an address of its own as the source when it looks for a route
+		}
+		for _, c := range []struct {
+			name  string
+			proto uint8
+			zones []string
+			want  string
+		}{
+			{"no zone", echo, nil, "cni0 " + p.pod[0].String()},
+			{"zone of the answer", echo, []string{"-t raw -A OUTPUT -j CT --zone 7"}, back},
+			{"zone of both", echo, []string{"-t raw -A OUTPUT -j CT --zone 7", "-t raw -A PREROUTING -i lo -j CT --zone 7"}, "delivered"},
+			{"a request", netfilter.ProtoUDP, []string{"-t raw -A OUTPUT -j CT --zone 7"}, "delivered"},
+			{"not tracked", echo, []string{"-t raw -A OUTPUT -j CT --notrack"}, "delivered"},
+		} {
+			t.Run(fmt.Sprintf("IPv%d/%s", fam, c.name), func(t *testing.T) {
+				s := l.clientShot(fam, 40000).of(c.proto)
+				s.entry, s.src, s.dst = fromBridge, p.pod[0], p.node[1]
+				if c.proto == netfilter.ProtoUDP {
+					s.dport = 53
+				}
+				res, err := l.run(&trial{family: fam, rulesets: []*ruleset{ipt(fam, netfilter.Legacy, append(c.zones, snat)...)}, shots: []shot{s}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(res.replies) != 1 {
+					t.Fatalf("%d answers; the packet: %s, %s", len(res.replies), seen(res.obs[0]), res.verdicts[0].wrong)
+				}
+				if re := res.replies[0]; seen(re.seen) != c.want || re.wrong != "" {
+					t.Errorf("the kernel: %s, want %s; the walk: %s %v", seen(re.seen), c.want, re.wrong, re.endings)
+				}
+			})
+		}
+	}
+}
