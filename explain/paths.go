@@ -156,6 +156,10 @@ func (m *model) arrived(c *cell, f *fate) report.Result {
 		return report.ResultUntrackedLocal
 	}
 	for _, h := range e.Hops {
+		// Virtual servers translate whatever the nat table has said: where none did, no ACCEPT kept it from that.
+		if m.proxy.Mode == "ipvs" {
+			break
+		}
 		if _, accept := h.Target.(netfilter.Accept); accept && h.NAT && (h.Hook == netfilter.Prerouting || h.Hook == netfilter.Output) {
 			f.by = h.Chain
 			return report.ResultAcceptedUndelivered

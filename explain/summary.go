@@ -176,8 +176,11 @@ func backendsText(p *report.Path) string {
 
 func verdictText(p *report.Path) string {
 	text := strings.TrimSpace(p.Table + " " + p.Chain + behindTranslation(p))
+	if text == "" && len(p.Hops) > 0 && p.Hops[len(p.Hops)-1].Kind == "virtual-server" {
+		text = "by its virtual server"
+	}
 	if p.Intended != nil && p.Intended.Result == p.Result {
-		text += ", as intended"
+		text = strings.TrimPrefix(text+", as intended", ", ")
 	}
 	return text
 }

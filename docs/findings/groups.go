@@ -50,7 +50,7 @@ var Groups = []Group{
 		"other-dataplane", "policy-drop",
 	}},
 	{"IPVS, nftables, BPF", []string{
-		"ipvs-vip-without-service", "ipvs-ready-endpoint-weight-zero", "ipvs-conn-reuse-mode", "ipvs-strict-arp-off",
+		"ipvs-vip-without-service", "ipvs-ready-endpoint-weight-zero", "ipvs-conn-reuse-mode", "ipvs-conntrack-off", "ipvs-strict-arp-off",
 		"ipset-missing", "ipset-type-mismatch", "ipset-entry-missing", "ipset-entry-stale", "nft-map-entry-missing",
 		"nft-map-entry-stale", "bpf-backend-state-mismatch", "bpf-nat-id-shared", "bpf-service-incomplete",
 	}},

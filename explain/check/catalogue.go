@@ -45,6 +45,7 @@ var Catalogue = []Check{
 	iptablesBackendSplit,
 	iptablesLegacyAndNFTBothHaveKubeRules,
 	ipvsConnReuseMode,
+	ipvsConntrackOff,
 	ipvsReadyEndpointWeightZero,
 	ipvsStrictARPOff,
 	ipvsVIPWithoutService,

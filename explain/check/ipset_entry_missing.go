@@ -70,6 +70,9 @@ func (n *Node) allMissing(ds []setDifference) report.Finding {
 		f.Severity = Warning
 		f.Message += unnoticed
 	}
+	if first.want.Set == dataplane.AddressSet(first.want.Port.Family) {
+		f.Severity = Warning // of Services nothing fails
+	}
 	for _, d := range ds {
 		f.Evidence = append(f.Evidence, planEvidence(d.want.Port.Evidence, d.want.Port.Evidence.Text))
 	}
@@ -88,7 +91,10 @@ func (n *Node) entryMissing(d setDifference) report.Finding {
 		Causes:   []string{proxyStopped, "something other than kube-proxy changed the set"},
 		Remedy:   restartProxy + "; by hand: ipset add " + d.set.Name + " " + d.want.Text,
 	}
-	if !n.tells(d.want) {
+	switch {
+	case d.want.Set == dataplane.AddressSet(sp.Family):
+		f.Severity = Warning // of Services nothing fails
+	case !n.tells(d.want):
 		f.Severity = Warning
 		f.Message += unnoticed
 	}

@@ -32,6 +32,7 @@ var ipsetEntryStale = Check{
 			}
 			if sp := d.of(n); sp != nil {
 				f.Object = servicePortObject(sp)
+				f.Message = fmt.Sprintf("IP set %s has the entry %s, which %s does not ask for", d.set.Name, d.have.Text, sp.Key())
 				f.Evidence = append(f.Evidence, planEvidence(sp.Evidence, sp.Evidence.Text))
 			}
 			out = append(out, f)

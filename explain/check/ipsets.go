@@ -161,11 +161,17 @@ func (d *setDifference) of(n *Node) *intent.ServicePort {
 		return d.want.Port
 	}
 	for _, sp := range n.Plan.Ports {
-		if d.have.Nets[0].Net.IsValid() && dataplane.ProtocolNumber(sp.Protocol) != d.have.Proto && d.have.Proto != 0 {
+		if !d.have.Nets[0].Net.IsValid() {
+			if dataplane.NodePortSet(d.set.Name, sp) && sp.NodePort == int(d.have.Port) {
+				return sp
+			}
+			continue
+		}
+		if dataplane.ProtocolNumber(sp.Protocol) != d.have.Proto && d.have.Proto != 0 {
 			continue
 		}
 		for _, f := range sp.Frontends {
-			if d.have.Nets[0].Net.IsValid() && f.Addr == d.have.Nets[0].Net.Addr() && f.Port == int(d.have.Port) {
+			if f.Addr == d.have.Nets[0].Net.Addr() && f.Port == int(d.have.Port) {
 				return sp
 			}
 		}

@@ -63,10 +63,9 @@ func serverText(s *ipvs.Service) string {
 
 // offDevice says that the address which clients dial is none of the node's, though it has a virtual server: packets to
 // it pass the node by. Empty where that is not what stops them.
-func (o *Obstacle) offDevice() (text string, at report.Evidence) {
-	p, path := o.Hits[0].Port, o.Hits[0].Path
+func (p *Port) offDevice(path *report.Path) (text string, at report.Evidence) {
 	addr, err := netip.ParseAddr(path.Frontend.Address)
-	if o.Reply || p.On.Proxy.Mode != ipvsMode || len(p.On.Host.Addrs) == 0 || err != nil {
+	if p.On.Proxy.Mode != ipvsMode || len(p.On.Host.Addrs) == 0 || err != nil {
 		return "", at
 	}
 	for i := range p.On.Host.Addrs {

@@ -113,8 +113,13 @@ func (p *Port) unmasked(path *report.Path, b *report.Backend) []report.Evidence 
 	var out []report.Evidence
 	marked := false
 	var chains []string
-	for _, h := range slices.Concat(path.Hops, b.Hops) {
-		marked = marked || h.Chain == "KUBE-MARK-MASQ"
+	for i, h := range slices.Concat(path.Hops, b.Hops) {
+		if h.Chain == "KUBE-MARK-MASQ" {
+			marked = true
+			if i < len(path.Hops) && h.Kind == "rule" {
+				out = append(out, hopEvidence(&h)) // the hops of the backend are shown already
+			}
+		}
 		if dataplane.PerService(h.Chain) {
 			chains = once(chains, h.Chain)
 		}
@@ -136,6 +141,10 @@ func (p *Port) unmasked(path *report.Path, b *report.Backend) []report.Evidence 
 		}
 		if marked {
 			chains = []string{"KUBE-POSTROUTING"}
+		}
+		if c := t.Chain("KUBE-MARK-MASQ"); c != nil && len(c.Rules) == 0 {
+			empty, _ := vacant([]gate{{rs, c}})
+			out = append(out, empty...)
 		}
 		for _, name := range chains {
 			c := t.Chain(name)

@@ -345,7 +345,7 @@ func (o *Obstacle) finding() report.Finding {
 	if len(f.Evidence) == 0 {
 		f.Evidence = append(f.Evidence, verdict(first.Path)...)
 	}
-	if text, at := o.offDevice(); text != "" {
+	if text, at := o.Hits[0].Port.offDevice(o.Hits[0].Path); text != "" && !o.Reply {
 		f.Message += "; " + text
 		f.Subject = cmp.Or(f.Subject, first.Path.Frontend.Address)
 		f.Evidence = append(f.Evidence, at)

@@ -32,7 +32,7 @@ var refusalMissing = Check{
 			f.Message = fmt.Sprintf("connections of %s to %s (%s) ought to meet a %s and do not", clientWords(first), frontend(first), p.Key(), want)
 			gates := []string{"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES"}
 			if want == report.ResultDrop {
-				gates = append(gates, "KUBE-PROXY-FIREWALL")
+				gates = append(gates, "KUBE-PROXY-FIREWALL", "KUBE-SOURCE-RANGES-FIREWALL") // the second in IPVS mode
 			}
 			where, _ := vacant(p.gates("filter", gates...))
 			f.Evidence = append(append(f.Evidence, where...), p.nftGates(first)...)
@@ -52,8 +52,18 @@ var refusalMissing = Check{
 					continue // stopped somewhere else: nobody gets through
 				}
 				f.Message += fmt.Sprintf(" but a %s", first.Result)
-			case first.Result == report.ResultNoMatch:
-				f.Message += ": they leave untranslated and wait for a timeout"
+			case first.Result == report.ResultNoMatch, first.Result == report.ResultNoRoute:
+				text, at := p.offDevice(first)
+				switch {
+				case text != "":
+					f.Message += ": " + text
+					f.Evidence = append(f.Evidence, at)
+					f.Causes = []string{"the address was taken off " + KubeIPVS0}
+				case first.Result == report.ResultNoRoute:
+					continue // nobody gets through
+				default:
+					f.Message += ": they leave untranslated and wait for a timeout"
+				}
 			default:
 				continue
 			}

@@ -116,6 +116,10 @@ func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 		if len(paths) > 1 {
 			return []report.Finding{p.partly(paths, first)}
 		}
+		if outcome(first) != report.ResultNoMatch {
+			// Where they would have been translated.
+			evidence = append(evidence, nftPlaces(p.nftWay(first))...)
+		}
 		if e, ok := p.entrance(first); ok && outcome(first) != report.ResultNoMatch {
 			text, shown := e.leadsTo()
 			message += ": " + text
@@ -184,6 +188,9 @@ func (p *Port) unprogrammed(path *report.Path, message string) (string, []report
 	}
 	if p.On.Proxy.Mode == "nftables" {
 		return p.nftUnprogrammed(path, message)
+	}
+	if text, at := p.offDevice(path); text != "" {
+		return fmt.Sprintf("packets to %s (%s) pass untranslated: %s", frontend(path), p.Key(), text), []report.Evidence{at}
 	}
 	shared := "KUBE-SERVICES"
 	switch {

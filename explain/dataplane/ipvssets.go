@@ -170,11 +170,26 @@ func IPVSElements(sp *intent.ServicePort) []WantedElement {
 	return out
 }
 
+// nodePortSets are the sets of node ports of a protocol: of all, and of those with policy Local.
+func nodePortSets(protocol string) [2]string {
+	switch protocol {
+	case "TCP":
+		return [2]string{setNodePortTCP, setNodePortLocalTCP}
+	case "UDP":
+		return [2]string{setNodePortUDP, setNodePortLocalUDP}
+	}
+	return [2]string{setNodePortSCTP, setNodePortLocalSCTP}
+}
+
+// NodePortSet tells whether a set holds node ports of the protocol and the family of a service port.
+func NodePortSet(name string, sp *intent.ServicePort) bool {
+	sets := nodePortSets(sp.Protocol)
+	return name == ipvsSetName(sets[0], sp.Family) || name == ipvsSetName(sets[1], sp.Family)
+}
+
 // nodePortElements are those of a node port. Sets of TCP and UDP hold ports alone; those of SCTP have the addresses too.
 func nodePortElements(sp *intent.ServicePort, addr netip.Addr) []WantedElement {
-	sets := map[string][2]string{
-		"TCP": {setNodePortTCP, setNodePortLocalTCP}, "UDP": {setNodePortUDP, setNodePortLocalUDP}, "SCTP": {setNodePortSCTP, setNodePortLocalSCTP},
-	}[sp.Protocol]
+	sets := nodePortSets(sp.Protocol)
 	text := fmt.Sprint(sp.NodePort)
 	if sp.Protocol == "SCTP" {
 		if addr.IsLoopback() {

@@ -32,6 +32,8 @@ type mutant struct {
 	// places are words of which a finding must name one, in its subject or evidence: the chain, the rule, the entry of
 	// a map, the sysctl, the route; none: the Service is enough.
 	places []string
+	// nameless tells that nothing which is left of a Service on the node says whose it is.
+	nameless bool
 	// hazards are findings that are true of the change whether packets meet it or not.
 	hazards []string
 	// byWalk: connections do not show it, shares do. They are those of the program's own walk.
@@ -288,7 +290,7 @@ func (m *maker) serviceChanged() *mutant {
 	switch m.dice.IntN(6) {
 	case 0:
 		return &mutant{
-			what: a.svc.Name + ": deleted", about: []string{a.svc.Name}, certain: true,
+			what: a.svc.Name + ": deleted", about: []string{a.svc.Name}, certain: true, nameless: m.ipvs,
 			do: func(ctx context.Context) error {
 				for _, sl := range a.slices {
 					if err := m.Delete(ctx, "EndpointSlice", namespace, sl.Name); err != nil {
@@ -321,8 +323,8 @@ func (m *maker) serviceChanged() *mutant {
 			}
 		})
 	case 4:
-		if !served {
-			return nil
+		if !served || m.ipvs && !a.on("n1") {
+			return nil // a virtual server takes the endpoints of other nodes then, whatever the policy
 		}
 		return m.objects(a, "other traffic policies", func(b *act) {
 			local := corev1.ServiceInternalTrafficPolicyLocal

@@ -452,7 +452,7 @@ func (v *view) judge(s *score) {
 	found, named := false, false
 	for i := range v.fresh {
 		f := &v.fresh[i]
-		right := f.Object.Kind == "Service" && v.services[f.Object.Name] || f.Object.Kind != "Service" && len(v.about) == 0
+		right := f.Object.Kind == "Service" && v.services[f.Object.Name] || f.Object.Kind != "Service" && (len(v.about) == 0 || v.nameless)
 		if right {
 			found = true
 			named = named || v.names(f)

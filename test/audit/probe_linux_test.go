@@ -118,6 +118,18 @@ func (s *stage) cells() []*cell {
 	return out
 }
 
+// on tells whether a node has an endpoint.
+func (a *act) on(node string) bool {
+	for _, sl := range a.slices {
+		for _, e := range sl.Endpoints {
+			if e.NodeName != nil && *e.NodeName == node {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (a *act) lists(pod string) bool {
 	for _, sl := range a.slices {
 		for _, e := range sl.Endpoints {

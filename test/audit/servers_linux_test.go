@@ -519,6 +519,7 @@ func (x *ipvsNode) leftover() *mutant {
 		}
 	}
 	u := x.mutant(family, r, fmt.Sprintf("IPv%d: %s of iptables mode among its rules", family, what), "KUBE-")
-	u.hazards = []string{"leftover-proxy-mode-rules", "two-service-proxies"}
+	// Answers of pods elsewhere go past the node, so that their clients cannot tell a rule that drops from one that does not.
+	u.hazards = []string{"leftover-proxy-mode-rules", "two-service-proxies", "reject-rule-with-ready-endpoints"}
 	return u
 }
