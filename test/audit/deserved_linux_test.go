@@ -23,7 +23,7 @@ func (w *world) deserved(node string) map[verdict]bool {
 		empty := true
 		for _, f := range s.Spec.IPFamilies {
 			for _, p := range s.Spec.Ports {
-				s.judge(f, p, node, add)
+				s.judge(f, p, node, w.ipvs, add)
 				empty = empty && !s.usable(f, p, "")
 			}
 		}
@@ -60,8 +60,9 @@ func (s *worldService) proxied() bool {
 	return !other && s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.ClusterIP != corev1.ClusterIPNone
 }
 
-// judge judges one service port of one family.
-func (s *worldService) judge(f corev1.IPFamily, p corev1.ServicePort, node string, add func(id string)) {
+// judge judges one service port of one family. ipvs: kube-proxy runs in IPVS mode, where a Local policy without endpoints
+// leaves nobody out as long as the Service can be reached from outside: those of other nodes serve.
+func (s *worldService) judge(f corev1.IPFamily, p corev1.ServicePort, node string, ipvs bool, add func(id string)) {
 	here, anywhere := s.usable(f, p, node), s.usable(f, p, "")
 	if !anywhere {
 		add("service-without-endpoints")
@@ -75,6 +76,12 @@ func (s *worldService) judge(f corev1.IPFamily, p corev1.ServicePort, node strin
 	}
 	internal := s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
 	external := s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && s.reachable(f)
+	if ipvs {
+		if internal && !s.reachable(f) {
+			add("local-policy-no-local-endpoints")
+		}
+		return
+	}
 	// A load balancer asks the health check port and leaves this node out: that is a remark, no warning.
 	checked := s.Spec.Type == corev1.ServiceTypeLoadBalancer
 	if internal || external && !checked {

@@ -91,7 +91,7 @@ func TestInGuest(t *testing.T) {
 	if setting(t, "SVCNET_AUDIT_SETS", sampleSetsInGuest) == 0 {
 		return
 	}
-	t.Run("random objects", func(t *testing.T) { randomObjects(t, l, l.Nodes[:1], sampleSetsInGuest) })
+	t.Run("random objects", func(t *testing.T) { randomObjects(t, l, l.Nodes[:1], true, sampleSetsInGuest) })
 }
 
 // showLogs shows how the logs of the kube-proxies end when a test has failed, and keeps them in the folder

@@ -323,8 +323,8 @@ func (m *maker) serviceChanged() *mutant {
 			}
 		})
 	case 4:
-		if !served || m.ipvs && !a.on("n1") {
-			return nil // a virtual server takes the endpoints of other nodes then, whatever the policy
+		if !served || m.ipvs && !a.spread("n1") {
+			return nil // the virtual server has the same endpoints either way: its own, or those of other nodes
 		}
 		return m.objects(a, "other traffic policies", func(b *act) {
 			local := corev1.ServiceInternalTrafficPolicyLocal

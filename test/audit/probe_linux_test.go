@@ -118,16 +118,17 @@ func (s *stage) cells() []*cell {
 	return out
 }
 
-// on tells whether a node has an endpoint.
-func (a *act) on(node string) bool {
+// spread tells whether there are ready endpoints on a node and elsewhere.
+func (a *act) spread(node string) bool {
+	here, elsewhere := false, false
 	for _, sl := range a.slices {
 		for _, e := range sl.Endpoints {
-			if e.NodeName != nil && *e.NodeName == node {
-				return true
+			if *e.Conditions.Ready {
+				here, elsewhere = here || *e.NodeName == node, elsewhere || *e.NodeName != node
 			}
 		}
 	}
-	return false
+	return here && elsewhere
 }
 
 func (a *act) lists(pod string) bool {

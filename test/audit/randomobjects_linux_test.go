@@ -33,14 +33,14 @@ func TestRandomObjects(t *testing.T) {
 			}
 		},
 	})
-	randomObjects(t, l, l.Nodes, sampleSets)
+	randomObjects(t, l, l.Nodes, false, sampleSets)
 }
 
-// randomObjects is TestRandomObjects on some nodes of a lab without objects.
-func randomObjects(t *testing.T, l *lab.Lab, nodes []*lab.Node, sample int) {
+// randomObjects is TestRandomObjects on some nodes of a lab without objects. ipvs says that kube-proxy is in that mode there.
+func randomObjects(t *testing.T, l *lab.Lab, nodes []*lab.Node, ipvs bool, sample int) {
 	t.Helper()
 	sets, seed := setting(t, "SVCNET_AUDIT_SETS", sample), setting(t, "SVCNET_AUDIT_SEED", worldSeed)
-	w := &world{lab: l, dice: rand.New(rand.NewPCG(uint64(seed), 0)), services: map[string]*worldService{}}
+	w := &world{lab: l, dice: rand.New(rand.NewPCG(uint64(seed), 0)), services: map[string]*worldService{}, ipvs: ipvs}
 	w.begin(t)
 	var readers []*reader
 	for _, n := range nodes {

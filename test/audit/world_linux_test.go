@@ -32,6 +32,8 @@ type world struct {
 	// made counts Services and pods, for names that are never used again.
 	made    int
 	refused int
+	// ipvs is the mode of all kube-proxies.
+	ipvs bool
 }
 
 // a worldPod is an object without a process: nothing is dialled here.
