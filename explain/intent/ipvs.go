@@ -13,7 +13,9 @@ func (q question) ipvs() Outcome {
 			return Outcome{Result: resultNoMatch, Because: why}
 		}
 	default:
-		if !q.admitted() && (q.release.does(ipvsOutputFirewall) || !q.release.does(filterFirewall) || !q.fromNode()) {
+		// An empty virtual server refuses what the node itself sends before the filter table sees it.
+		empty := q.fromNode() && len(q.ipvsList(q.externalLocal())) == 0
+		if !empty && !q.admitted() && (q.release.does(ipvsOutputFirewall) || !q.release.does(filterFirewall) || !q.fromNode()) {
 			return Outcome{Result: resultDrop, Because: q.outside()}
 		}
 	}
@@ -24,16 +26,22 @@ func (q question) ipvs() Outcome {
 	return q.ipvsServer(q.externalLocal(), "externalTrafficPolicy", m)
 }
 
-// ipvsServer is a virtual server under one policy. Under policy Local without a local endpoint it is filled
-// with the endpoints of the cluster since 1.24, if the Service can be reached from outside: without that it
-// has no Cluster list.
+// ipvsList are the endpoints of a virtual server under one policy. Under policy Local without a local endpoint they are
+// those of the cluster since 1.24, if the Service can be reached from outside: without that it has no Cluster list.
+func (q question) ipvsList(onlyLocal bool) []int {
+	if onlyLocal && (len(q.sp.Local) > 0 || !q.release.does(ipvsClusterFallback)) {
+		return q.sp.Local
+	}
+	return q.sp.Cluster
+}
+
+// ipvsServer is a virtual server under one policy.
 func (q question) ipvsServer(onlyLocal bool, policy string, m masquerade) Outcome {
-	backends, because := q.sp.Cluster, q.anyEndpoint(policy+" is Cluster")
+	backends, because := q.ipvsList(onlyLocal), q.anyEndpoint(policy+" is Cluster")
 	older := false
 	if onlyLocal {
-		backends, because = q.sp.Local, fmt.Sprintf("%s is Local: the endpoints on %s, for every client", policy, q.node())
-		if len(backends) == 0 && q.release.does(ipvsClusterFallback) {
-			backends = q.sp.Cluster
+		because = fmt.Sprintf("%s is Local: the endpoints on %s, for every client", policy, q.node())
+		if len(q.sp.Local) == 0 && q.release.does(ipvsClusterFallback) {
 			older = q.p.VersionFromRules
 			because = fmt.Sprintf("%s is Local and %s has no ready endpoint: IPVS mode of kube-proxy 1.24+ takes any ready endpoint instead", policy, q.node())
 		}
