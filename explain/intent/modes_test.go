@@ -86,6 +86,8 @@ func TestIPVS(t *testing.T) {
 			{localPod, ClusterIP, "reject"}, {theNode, LoadBalancer, "reject"}, {outsider, NodePort, "reject"}}},
 		{"source ranges", []string{"1.18", "1.24", "1.29", "1.36"}, []func(*corev1.Service){loadBalancer, ranges("203.0.113.0/24")}, nil, bothSides, []cell{
 			{outsider, LoadBalancer, allMasq}, {localPod, LoadBalancer, "drop"}, {theNode, LoadBalancer, "drop"}, {localPod, NodePort, allMasq}}},
+		{"source ranges, no endpoints: the empty virtual server comes first for the node", []string{"1.18", "1.28", "1.29", "1.36"},
+			[]func(*corev1.Service){loadBalancer, ranges("203.0.113.0/24")}, nil, nowhere, []cell{{localPod, LoadBalancer, "drop"}, {theNode, LoadBalancer, "reject"}}},
 		{"source ranges do not hold for the node", []string{"1.25", "1.28"}, []func(*corev1.Service){loadBalancer, ranges("203.0.113.0/24")}, nil, bothSides, []cell{
 			{localPod, LoadBalancer, "drop"}, {theNode, LoadBalancer, allMasq}}},
 	}
