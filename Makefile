@@ -20,7 +20,7 @@ tools:
 	@hack/test-tools
 
 lint: ## golangci-lint, built by go run: minutes when cold, then from the build cache
-	GOFLAGS=-mod=mod $(GO) run $(GOLANGCI) run
+	GOFLAGS=-mod=mod $(GO) run $(GOLANGCI) run --allow-parallel-runners
 
 fuzz: ## every fuzz target for FUZZTIME
 	$(GO) run ./hack/fuzz -time $(FUZZTIME)

@@ -84,7 +84,7 @@ func (l *lab) mended(t *testing.T, c mendedCase) {
 	if err := l.forget(); err != nil {
 		t.Fatal(err)
 	}
-	s := l.clientShot(netfilter.IPv4, 40000)
+	s := l.clientShot(netfilter.IPv4)
 	s.entry, s.src, s.dst, s.tos = c.entry, netip.MustParseAddr(c.src), netip.MustParseAddr(c.dst), c.tos
 	if c.ttl != 0 {
 		s.ttl = c.ttl
@@ -316,7 +316,7 @@ func TestAnswerInAnotherZone(t *testing.T) {
 			{"not tracked", echo, []string{"-t raw -A OUTPUT -j CT --notrack"}, "delivered"},
 		} {
 			t.Run(fmt.Sprintf("IPv%d/%s", fam, c.name), func(t *testing.T) {
-				s := l.clientShot(fam, 40000).of(c.proto)
+				s := l.clientShot(fam).of(c.proto)
 				s.entry, s.src, s.dst = fromBridge, p.pod[0], p.node[1]
 				if c.proto == netfilter.ProtoUDP {
 					s.dport = 53

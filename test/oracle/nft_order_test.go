@@ -12,8 +12,8 @@ import (
 )
 
 // clientShot is a new connection of a client outside to port 80 of an address, by TCP.
-func (l *lab) clientShot(fam netfilter.Family, port uint16) shot {
-	s := shot{datagram: datagram{src: pools[fam].external[0], dst: pools[fam].service[0], proto: netfilter.ProtoTCP, sport: port, dport: 80, ttl: 64}, srcMAC: [6]byte{2, 0, 0, 0, 9, 0}}
+func (l *lab) clientShot(fam netfilter.Family) shot {
+	s := shot{datagram: datagram{src: pools[fam].external[0], dst: pools[fam].service[0], proto: netfilter.ProtoTCP, sport: 40000, dport: 80, ttl: 64}, srcMAC: [6]byte{2, 0, 0, 0, 9, 0}}
 	s.id = l.id()
 	return s
 }
@@ -119,7 +119,7 @@ func TestNFTEqualPriority(t *testing.T) {
 				if err := l.forget(); err != nil {
 					t.Fatal(err)
 				}
-				s := l.clientShot(4, 40000)
+				s := l.clientShot(4)
 				if c.entry < 0 {
 					s.entry, s.src = -1, pools[4].node[0]
 				}
@@ -213,7 +213,7 @@ func TestNFTNatHook(t *testing.T) {
 				if err := l.forget(); err != nil {
 					t.Fatal(err)
 				}
-				s := l.clientShot(fam, 40000)
+				s := l.clientShot(fam)
 				obs, err := l.fire([]shot{s})
 				if err != nil {
 					t.Fatal(err)
