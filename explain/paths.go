@@ -155,14 +155,13 @@ func (m *model) arrived(c *cell, f *fate) report.Result {
 	case e.Packet.State == netfilter.StateUntracked && e.Verdict == netfilter.Delivered:
 		return report.ResultUntrackedLocal
 	}
-	for _, h := range e.Hops {
-		// Virtual servers translate whatever the nat table has said: where none did, no ACCEPT kept it from that.
-		if m.proxy.Mode == "ipvs" {
-			break
-		}
-		if _, accept := h.Target.(netfilter.Accept); accept && h.NAT && (h.Hook == netfilter.Prerouting || h.Hook == netfilter.Output) {
-			f.by = h.Chain
-			return report.ResultAcceptedUndelivered
+	// Virtual servers translate whatever the nat table has said: where none did, no ACCEPT kept it from that.
+	if m.proxy.Mode != "ipvs" {
+		for _, h := range e.Hops {
+			if _, accept := h.Target.(netfilter.Accept); accept && h.NAT && (h.Hook == netfilter.Prerouting || h.Hook == netfilter.Output) {
+				f.by = h.Chain
+				return report.ResultAcceptedUndelivered
+			}
 		}
 	}
 	if e.Verdict == netfilter.Delivered {

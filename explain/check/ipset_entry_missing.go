@@ -23,13 +23,18 @@ var ipsetEntryMissing = Check{
 				lacks[d.set.Name] = append(lacks[d.set.Name], d)
 			}
 		}
+		if len(lacks) == 0 {
+			return nil
+		}
+		wanted, off := n.wantedEntries(), n.cellsOff()
 		for _, name := range slices.Sorted(maps.Keys(lacks)) {
-			if ds := lacks[name]; len(ds) > 1 && len(ds) == n.wantedIn(name) {
-				out = append(out, n.allMissing(ds))
+			ds := lacks[name]
+			if len(ds) > 1 && len(ds) == len(wanted[name]) {
+				out = append(out, off.grade(allMissing(ds), ds...))
 				continue
 			}
-			for _, d := range lacks[name] {
-				out = append(out, n.entryMissing(d))
+			for _, d := range ds {
+				out = append(out, off.grade(entryMissing(d), d))
 			}
 		}
 		return out
@@ -37,24 +42,25 @@ var ipsetEntryMissing = Check{
 	Explains: []string{"frontend-unreachable", "reply-blocked", "source-ranges-exclude-cluster"},
 }
 
-// unnoticed ends what is said of entries that lack and make no difference.
-const unnoticed = ", which makes no difference to any client now"
-
-// wantedIn is how many entries Services ask for in a set.
-func (n *Node) wantedIn(set string) int {
-	entries := make(map[string]bool)
+// wantedEntries are the entries that Services ask for, by set.
+func (n *Node) wantedEntries() map[string]map[string]bool {
+	out := make(map[string]map[string]bool)
 	for _, sp := range n.Plan.Ports {
 		for _, w := range dataplane.IPVSElements(sp) {
-			if w.Set == set && !w.May {
-				entries[w.Text] = true
+			if w.May {
+				continue
 			}
+			if out[w.Set] == nil {
+				out[w.Set] = make(map[string]bool)
+			}
+			out[w.Set][w.Text] = true
 		}
 	}
-	return len(entries)
+	return out
 }
 
 // allMissing is about a set in which nothing is that belongs there.
-func (n *Node) allMissing(ds []setDifference) report.Finding {
+func allMissing(ds []setDifference) report.Finding {
 	first := ds[0]
 	f := report.Finding{
 		Subject: first.set.Name,
@@ -66,20 +72,13 @@ func (n *Node) allMissing(ds []setDifference) report.Finding {
 		Causes:   []string{proxyStopped, "something other than kube-proxy emptied the set"},
 		Remedy:   restartProxy + "; by hand, for each: ipset add " + first.set.Name + " " + first.want.Text,
 	}
-	if !slices.ContainsFunc(ds, func(d setDifference) bool { return n.tells(d.want) }) {
-		f.Severity = Warning
-		f.Message += unnoticed
-	}
-	if first.want.Set == dataplane.AddressSet(first.want.Port.Family) {
-		f.Severity = Warning // of Services nothing fails
-	}
 	for _, d := range ds {
 		f.Evidence = append(f.Evidence, planEvidence(d.want.Port.Evidence, d.want.Port.Evidence.Text))
 	}
 	return f
 }
 
-func (n *Node) entryMissing(d setDifference) report.Finding {
+func entryMissing(d setDifference) report.Finding {
 	sp := d.want.Port
 	f := report.Finding{
 		Object:   servicePortObject(sp),
@@ -91,13 +90,6 @@ func (n *Node) entryMissing(d setDifference) report.Finding {
 		Causes:   []string{proxyStopped, "something other than kube-proxy changed the set"},
 		Remedy:   restartProxy + "; by hand: ipset add " + d.set.Name + " " + d.want.Text,
 	}
-	switch {
-	case d.want.Set == dataplane.AddressSet(sp.Family):
-		f.Severity = Warning // of Services nothing fails
-	case !n.tells(d.want):
-		f.Severity = Warning
-		f.Message += unnoticed
-	}
 	if strings.HasSuffix(d.want.Text, "/0") {
 		f.Causes = []string{"sets of type " + d.set.Type + " take no network that holds every address: kube-proxy cannot add it, and says so in its log"}
 		f.Remedy = "leave loadBalancerSourceRanges empty, or write the two halves: 0.0.0.0/1 and 128.0.0.0/1"
@@ -108,27 +100,48 @@ func (n *Node) entryMissing(d setDifference) report.Finding {
 	return f
 }
 
-// tells tells whether somebody notices that an entry is missing: a client of the Service, or somebody whose packets are
-// in no cell.
-func (n *Node) tells(w *dataplane.WantedElement) bool {
-	sp := w.Port
-	health := w.Set == dataplane.HealthCheckSet(sp.Family)
-	switch {
-	case w.Set == dataplane.AddressSet(sp.Family):
-		return true // about ports that no Service has
-	case health && slices.ContainsFunc(sp.Frontends, func(f intent.Frontend) bool { return f.Kind == intent.LoadBalancer }):
-		return true // at that address KUBE-IPVS-FILTER refuses every port that is in no set
-	}
+// cellsOff are the Services, by family, of which some cell is not as intended: health check ports apart, which other
+// rules are for.
+type cellsOff map[serviceCells]bool
+
+type serviceCells struct {
+	namespace, name string
+	family          int
+	health          bool
+}
+
+func (n *Node) cellsOff() cellsOff {
+	out := make(cellsOff)
 	for i := range n.Ports {
 		p := &n.Ports[i]
-		if p.Namespace != sp.Namespace || p.Name != sp.Name || p.Family != sp.Family {
-			continue
-		}
 		for _, paths := range p.Cells {
-			if health == (paths[0].Frontend.Kind == string(intent.HealthCheck)) && slices.ContainsFunc(paths, Differs) {
-				return true
+			if slices.ContainsFunc(paths, Differs) {
+				out[serviceCells{p.Namespace, p.Name, p.Family, paths[0].Frontend.Kind == string(intent.HealthCheck)}] = true
 			}
 		}
 	}
-	return false
+	return out
+}
+
+// grade makes a warning of a finding about entries whose lack no client of a Service notices.
+func (off cellsOff) grade(f report.Finding, lacks ...setDifference) report.Finding {
+	first := lacks[0].want
+	switch {
+	case first.Set == dataplane.AddressSet(first.Port.Family):
+		f.Severity = Warning // about ports that no Service has
+	case !slices.ContainsFunc(lacks, func(d setDifference) bool { return off.noticed(d.want) }):
+		f.Severity = Warning
+		f.Message += ", which makes no difference to any client now"
+	}
+	return f
+}
+
+// noticed tells whether somebody notices that an entry is missing.
+func (off cellsOff) noticed(w *dataplane.WantedElement) bool {
+	sp := w.Port
+	health := w.Set == dataplane.HealthCheckSet(sp.Family)
+	if health && slices.ContainsFunc(sp.Frontends, func(f intent.Frontend) bool { return f.Kind == intent.LoadBalancer }) {
+		return true // at that address, which is in no cell, KUBE-IPVS-FILTER refuses every port that is in no set
+	}
+	return off[serviceCells{sp.Namespace, sp.Name, sp.Family, health}]
 }

@@ -168,12 +168,11 @@ func (p *Port) nothingLocal(policies, elsewhere []string) report.Finding {
 			empty := p.refusedAt()
 			if len(empty) > 0 {
 				f.Message += ", as here at " + list(empty, 4)
-			} else {
-				f.Severity = Info // nobody is left out
+				return f
 			}
-			if p.HealthCheckNodePort != 0 && !p.InternalLocal && len(empty) == 0 {
-				f.Severity = Info
-				f.Message += fmt.Sprintf("; health check port %d tells the load balancer to leave this node out", p.HealthCheckNodePort)
+			f.Severity = Info // nobody is left out
+			if p.HealthCheckNodePort != 0 && !p.InternalLocal {
+				f.Message += p.healthCheckLeavesOut()
 			}
 		}
 		return f
@@ -182,9 +181,13 @@ func (p *Port) nothingLocal(policies, elsewhere []string) report.Finding {
 	f.Evidence = append(f.Evidence, left.rule...)
 	if p.HealthCheckNodePort != 0 && left.outsideOnly() {
 		f.Severity = Info
-		f.Message += fmt.Sprintf("; health check port %d tells the load balancer to leave this node out", p.HealthCheckNodePort)
+		f.Message += p.healthCheckLeavesOut()
 	}
 	return f
+}
+
+func (p *Port) healthCheckLeavesOut() string {
+	return fmt.Sprintf("; health check port %d tells the load balancer to leave this node out", p.HealthCheckNodePort)
 }
 
 // leftOut is who gets no backend under a Local policy, and where.

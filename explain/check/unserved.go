@@ -116,19 +116,18 @@ func unserved(p *Port, what string, results ...report.Result) []report.Finding {
 		if len(paths) > 1 {
 			return []report.Finding{p.partly(paths, first)}
 		}
-		if outcome(first) != report.ResultNoMatch {
-			// Where they would have been translated.
-			evidence = append(evidence, nftPlaces(p.nftWay(first))...)
-		}
-		if e, ok := p.entrance(first); ok && outcome(first) != report.ResultNoMatch {
-			text, shown := e.leadsTo()
-			message += ": " + text
-			evidence = append(evidence, shown...)
-		}
 		if outcome(first) == report.ResultNoMatch {
 			var where []report.Evidence
 			message, where = p.unprogrammed(first, message)
 			evidence = append(evidence, where...)
+		} else {
+			// Where they would have been translated.
+			evidence = append(evidence, nftPlaces(p.nftWay(first))...)
+			if e, ok := p.entrance(first); ok {
+				text, shown := e.leadsTo()
+				message += ": " + text
+				evidence = append(evidence, shown...)
+			}
 		}
 		return []report.Finding{{
 			Subject:  frontend(first),

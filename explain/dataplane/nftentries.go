@@ -90,19 +90,11 @@ func NFTEntries(sp *intent.ServicePort, p *traits.Proxy) []WantedEntry {
 }
 
 // reachedHere are the endpoints that the node's clients may get: those of each policy that the service port goes by here
-// (allLocallyReachableEndpoints of pkg/proxy/topology.go). Under policy Cluster hints may leave some of the node's own out;
-// under policy Local one on its way out may serve where others are ready elsewhere.
+// (allLocallyReachableEndpoints of pkg/proxy/topology.go); the list of a policy that it does not go by is empty. Under policy
+// Cluster hints may leave some of the node's own out; under policy Local one on its way out may serve where others are ready
+// elsewhere.
 func reachedHere(sp *intent.ServicePort) []int {
-	external := slices.ContainsFunc(sp.Frontends, func(f intent.Frontend) bool {
-		return f.Kind == intent.ExternalIP || f.Kind == intent.LoadBalancer || f.Kind == intent.NodePort
-	})
-	var out []int
-	if !sp.InternalLocal || external {
-		out = append(out, sp.Cluster...)
-	}
-	if sp.InternalLocal || sp.ExternalLocal && external {
-		out = append(out, sp.Local...)
-	}
+	out := slices.Concat(sp.Cluster, sp.Local)
 	slices.Sort(out)
 	return slices.Compact(out)
 }
