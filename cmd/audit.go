@@ -80,6 +80,20 @@ func (a *app) audit(ctx context.Context, f *auditFlags, args []string) error {
 		return err
 	}
 	f.evidence.pods = f.pods
+	nodes, err := a.nodes(ctx, &f.evidence)
+	if err != nil {
+		return err
+	}
+	if nodes != nil {
+		l, err := a.auditNodes(ctx, nodes, o)
+		if err != nil {
+			return err
+		}
+		if err := a.print(show, l); err != nil {
+			return err
+		}
+		return auditListVerdict(l, f.failOn)
+	}
 	r, err := a.check(ctx, f, o)
 	if err != nil {
 		return err

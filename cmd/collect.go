@@ -62,6 +62,9 @@ func (a *app) collect(ctx context.Context, f *collectFlags) error {
 		}
 	}
 	f.evidence.pods = f.pods
+	if many, err := f.evidence.bundles(); err != nil || many != nil {
+		return errors.Join(err, onlyOne(many))
+	}
 	s, err := f.evidence.load(ctx, a)
 	if err != nil {
 		return err
@@ -75,6 +78,14 @@ func (a *app) collect(ctx context.Context, f *collectFlags) error {
 		return err
 	}
 	return a.collected(s, name)
+}
+
+// onlyOne refuses to make one bundle of several.
+func onlyOne(many []snapshot.Bundle) error {
+	if many == nil {
+		return nil
+	}
+	return usage("-f names %d bundles, and a bundle is of one node: give one", len(many))
 }
 
 // unsafe are characters that do not belong into a file's name.

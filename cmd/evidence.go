@@ -27,7 +27,7 @@ type evidence struct {
 }
 
 func (e *evidence) addFlags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&e.files, "filename", "f", nil, "File, folder or archive with evidence of one node, or - for standard input (repeatable)")
+	c.Flags().StringArrayVarP(&e.files, "filename", "f", nil, "File, folder or archive with evidence of a node, or - for standard input (repeatable: bundles of several nodes, or pieces of one node)")
 	c.Flags().StringVar(&e.node, "node", "", "Name of the node whose evidence this is, where nothing in it says so")
 	c.Flags().BoolVar(&e.demo, "demo", false, "Use a recorded node that comes with the program")
 	c.Flags().BoolVar(&e.alsoLive, "live", false, "Read this machine beside the files of -f, whose objects stand in for the API's")

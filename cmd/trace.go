@@ -124,6 +124,20 @@ func (a *app) trace(ctx context.Context, f *traceFlags, args []string) error {
 	if o.FromPod != "" && !slices.Contains(f.pods, o.FromPod) {
 		f.evidence.pods = append(f.evidence.pods, o.FromPod)
 	}
+	nodes, err := a.nodes(ctx, &f.evidence)
+	if err != nil {
+		return err
+	}
+	if nodes != nil {
+		l, err := a.traceNodes(ctx, nodes, o, f.namespaceSet)
+		if err != nil {
+			return err
+		}
+		if err := a.print(show, l); err != nil {
+			return err
+		}
+		return traceListVerdict(l, f.failOn)
+	}
 	t, err := a.look(ctx, f, o)
 	if err != nil {
 		return err
