@@ -38,7 +38,7 @@ func (e *evidence) bundles() ([]snapshot.Bundle, error) {
 		return nil, usage("--live reads this machine, and -f names %d bundles, which hold other readings: give one or the other", len(found))
 	case len(others) > 0:
 		return nil, usage("-f names %d bundles and beside them %s: whose evidence that is, nothing says; leave it out", len(found), strings.Join(others, ", "))
-	case e.node != "":
+	case len(e.through.names) > 0:
 		return nil, usage("--node says whose evidence this is, and -f names %d bundles, each of which says it itself: leave it out", len(found))
 	}
 	if flag := e.live.asked(); flag != "" {
@@ -71,13 +71,28 @@ func (a *app) ofBundles(ctx context.Context, e *evidence, found []snapshot.Bundl
 	}
 }
 
-// nodes are the nodes that a question is about, when they are several; nil when it is one, which e.load reads.
-func (a *app) nodes(ctx context.Context, e *evidence) (iter.Seq[nodeEvidence], error) {
+// nodes are the nodes that a question is about, when they are several; nil when it is one, which e.load reads. pick
+// chooses among those of a cluster where nobody names any.
+func (a *app) nodes(ctx context.Context, e *evidence, pick choice) (iter.Seq[nodeEvidence], error) {
 	found, err := e.bundles()
-	if err != nil || found == nil {
+	if err != nil {
 		return nil, err
 	}
-	return a.ofBundles(ctx, e, found), nil
+	if found != nil {
+		if flag := e.through.asked(); flag != "" {
+			return nil, usage("%s is for reading nodes through the cluster, and with -f nothing is read but files: leave it out", flag)
+		}
+		return a.ofBundles(ctx, e, found), nil
+	}
+	r, err := a.reach(ctx, e, pick)
+	switch {
+	case err != nil || r == nil:
+		return nil, err
+	case len(r.nodes) == 1:
+		e.reach = r
+		return nil, nil
+	}
+	return r.each(ctx), nil
 }
 
 // answered is the document of one node: where it says whose it is, and what puts it among the others.

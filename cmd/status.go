@@ -48,7 +48,7 @@ func (a *app) status(ctx context.Context, f *statusFlags) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := a.nodes(ctx, &f.evidence)
+	nodes, err := a.nodes(ctx, &f.evidence, nil)
 	if err != nil {
 		return err
 	}
