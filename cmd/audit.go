@@ -39,6 +39,9 @@ func (a *app) auditCommand() *cobra.Command {
 		Example: fmt.Sprintf(`  # This machine, which is a node
   sudo %[1]s audit
 
+  # Every node of the cluster, from a workstation, with nothing installed there
+  %[1]s audit -A --all-nodes
+
   # A recorded node, to see what this looks like
   %[1]s audit --demo
 
@@ -80,6 +83,20 @@ func (a *app) audit(ctx context.Context, f *auditFlags, args []string) error {
 		return err
 	}
 	f.evidence.pods = f.pods
+	nodes, err := a.nodes(ctx, &f.evidence, nil)
+	if err != nil {
+		return err
+	}
+	if nodes != nil {
+		l, err := a.auditNodes(ctx, nodes, o)
+		if err != nil {
+			return err
+		}
+		if err := a.print(show, l); err != nil {
+			return err
+		}
+		return auditListVerdict(l, f.failOn)
+	}
 	r, err := a.check(ctx, f, o)
 	if err != nil {
 		return err

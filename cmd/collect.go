@@ -1,9 +1,11 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,6 +40,9 @@ func (a *app) collectCommand() *cobra.Command {
 		Example: fmt.Sprintf(`  # This machine, which is a node
   sudo %[1]s collect
 
+  # Every node of the cluster, a bundle each
+  %[1]s collect --all-nodes
+
   # Into a pipe
   ssh node-1 sudo svcnet collect -o - | %[1]s trace svc/web -n store -f -`, a.name),
 		Args: cobra.NoArgs,
@@ -45,7 +50,7 @@ func (a *app) collectCommand() *cobra.Command {
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.StringVarP(&f.out, "output", "o", "", "File to write, or - for standard output (default svcnet-NODE-TIME.tar.gz)")
+	fs.StringVarP(&f.out, "output", "o", "", "File to write, - for standard output, or with several nodes a folder (default svcnet-NODE-TIME.tar.gz)")
 	fs.StringSliceVar(&f.pods, "pod", nil, "Also look into the network namespace of this pod of the node, NAMESPACE/NAME (repeatable)")
 	f.evidence.addFlags(c)
 	return c
@@ -62,6 +67,16 @@ func (a *app) collect(ctx context.Context, f *collectFlags) error {
 		}
 	}
 	f.evidence.pods = f.pods
+	if many, err := f.evidence.bundles(); err != nil || many != nil {
+		return errors.Join(err, onlyOne(many))
+	}
+	nodes, err := a.nodes(ctx, &f.evidence, nil)
+	if err != nil {
+		return err
+	}
+	if nodes != nil {
+		return a.collectNodes(ctx, f, nodes)
+	}
 	s, err := f.evidence.load(ctx, a)
 	if err != nil {
 		return err
@@ -75,6 +90,52 @@ func (a *app) collect(ctx context.Context, f *collectFlags) error {
 		return err
 	}
 	return a.collected(s, name)
+}
+
+// onlyOne refuses to make one bundle of several.
+func onlyOne(many []snapshot.Bundle) error {
+	if many == nil {
+		return nil
+	}
+	return usage("-f names %d bundles, and a bundle is of one node: give one", len(many))
+}
+
+// collectNodes writes a bundle for every node into a folder. What one node lacks is no reason to give up the others.
+func (a *app) collectNodes(ctx context.Context, f *collectFlags, nodes iter.Seq[nodeEvidence]) error {
+	if f.out == "-" {
+		return usage("-o -: several nodes are several bundles: name a folder with -o, or one node with --node")
+	}
+	if info, err := os.Stat(f.out); f.out != "" && (err != nil || !info.IsDir()) {
+		return usage("-o %s: several nodes are several bundles: name a folder that is there", f.out)
+	}
+	now := time.Now().UTC()
+	written := 0
+	var failed, lacking error
+	for n := range nodes {
+		err := n.err
+		if err == nil {
+			f.evidence.list(a, n.snapshot)
+			name := filepath.Join(f.out, bundleName(n.snapshot.Node, now))
+			if err = a.writeBundle(n.snapshot, name); err == nil {
+				written++
+				lacking = cmp.Or(lacking, a.collected(n.snapshot, name))
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			failed = err
+			a.complain(err)
+		}
+	}
+	switch {
+	case written == 0 && failed != nil:
+		return &exitError{exitNoDocument}
+	case failed != nil:
+		return &exitError{exitMissing}
+	}
+	return lacking
 }
 
 // unsafe are characters that do not belong into a file's name.

@@ -17,21 +17,25 @@ import (
 // evidence holds the flags that say where evidence comes from.
 type evidence struct {
 	files     []string
-	node      string
+	through   through
 	demo      bool
 	alsoLive  bool
 	verbosity int
 	live      live
+	// first is this machine as it was read to find out whether it is a node; the next reading takes it.
+	first *snapshot.Snapshot
+	// reach is how the only node is read through the cluster; nil: it is not.
+	reach *reach
 	// pods are those whose network namespaces a live reading looks into, as NAMESPACE/NAME.
 	pods []string
 }
 
 func (e *evidence) addFlags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&e.files, "filename", "f", nil, "File, folder or archive with evidence of one node, or - for standard input (repeatable)")
-	c.Flags().StringVar(&e.node, "node", "", "Name of the node whose evidence this is, where nothing in it says so")
+	c.Flags().StringArrayVarP(&e.files, "filename", "f", nil, "File, folder or archive with evidence of a node, or - for standard input (repeatable: bundles of several nodes, or pieces of one node)")
 	c.Flags().BoolVar(&e.demo, "demo", false, "Use a recorded node that comes with the program")
 	c.Flags().BoolVar(&e.alsoLive, "live", false, "Read this machine beside the files of -f, whose objects stand in for the API's")
 	e.live.addFlags(c)
+	e.through.addFlags(c)
 	c.Flags().IntVarP(&e.verbosity, "v", "v", 0, "Level of detail on standard error; 1 lists what every file was taken for")
 }
 
@@ -55,10 +59,18 @@ func (e *evidence) load(ctx context.Context, a *app) (*snapshot.Snapshot, error)
 	if err != nil {
 		return nil, err
 	}
-	if e.node != "" {
-		s.Node = e.node
+	if node := e.node(); node != "" {
+		s.Node = node
 	}
 	return s, nil
+}
+
+// node is the node whose evidence it is, where it is said; empty: it is not.
+func (e *evidence) node() string {
+	if len(e.through.names) == 1 {
+		return e.through.names[0]
+	}
+	return ""
 }
 
 // offline tells whether files or the recorded node are read and nothing else.
@@ -69,6 +81,12 @@ func (e *evidence) read(ctx context.Context, a *app) (*snapshot.Snapshot, error)
 		return nil, usage("%s is for reading a live node, and with -f or --demo nothing is read but files: leave it out, or add --live", flag)
 	}
 	switch {
+	case e.reach != nil:
+		return e.reach.one(ctx)
+	case e.first != nil:
+		s := e.first
+		e.first = nil
+		return s, nil
 	case e.demo && (len(e.files) > 0 || e.alsoLive):
 		return nil, usage("--demo brings its own files: leave out -f and --live, or --demo")
 	case e.demo:
@@ -80,7 +98,7 @@ func (e *evidence) read(ctx context.Context, a *app) (*snapshot.Snapshot, error)
 	case e.offline():
 		return snapshot.Load(e.files, a.In)
 	case len(e.files) == 0:
-		return e.live.read(ctx, a, e.node, e.pods)
+		return e.live.read(ctx, a, e.node(), e.pods)
 	}
 	files, err := snapshot.Load(e.files, a.In)
 	if err != nil {
@@ -89,7 +107,7 @@ func (e *evidence) read(ctx context.Context, a *app) (*snapshot.Snapshot, error)
 	if len(files.Of(snapshot.Objects)) > 0 {
 		e.live.noAPI = true
 	}
-	read, err := e.live.read(ctx, a, e.node, e.pods)
+	read, err := e.live.read(ctx, a, e.node(), e.pods)
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,8 @@ type live struct {
 	config *genericclioptions.ConfigFlags
 	noAPI  bool
 	silent bool
+	// root is where the node's root is mounted, in a pod.
+	root string
 	// timeout of one request to the API.
 	timeout time.Duration
 	// said is true once it was said what is read.
@@ -40,12 +42,25 @@ func newLive() live {
 
 func (l *live) addFlags(c *cobra.Command) {
 	fs := c.Flags()
+	l.addCluster(c)
+	fs.BoolVar(&l.noAPI, "no-api", false, "Do not read objects from the API server")
+	fs.StringVar(&l.root, "root", "", "Folder where the node's root is mounted, for a svcnet that runs in a pod of the host's network")
+	fs.BoolVar(&l.silent, "silent", false, "Do not ask kube-proxy's HTTP endpoints, which moves packet counters")
+}
+
+// addCluster adds the flags that choose a cluster and a user.
+func (l *live) addCluster(c *cobra.Command) {
+	fs := c.Flags()
 	fs.StringVar(l.config.KubeConfig, "kubeconfig", "", "Path of the kubeconfig to read objects with")
 	fs.StringVar(l.config.Context, "context", "", "Context of the kubeconfig to use")
 	fs.StringVar(l.config.Impersonate, "as", "", "User to impersonate for reading objects")
 	fs.DurationVar(&l.timeout, "request-timeout", collectors.DefaultAPITimeout, "Longest time to wait for one answer of the API server")
-	fs.BoolVar(&l.noAPI, "no-api", false, "Do not read objects from the API server")
-	fs.BoolVar(&l.silent, "silent", false, "Do not ask kube-proxy's HTTP endpoints, which moves packet counters")
+}
+
+// hasKubeconfig tells whether the flags, $KUBECONFIG or the home folder name a cluster.
+func (l *live) hasKubeconfig() bool {
+	raw, err := l.config.ToRawKubeConfigLoader().RawConfig()
+	return err == nil && len(raw.Clusters) > 0
 }
 
 // asked tells whether any flag that only a live reading needs was given.
@@ -55,6 +70,8 @@ func (l *live) asked() string {
 		return "--no-api"
 	case l.silent:
 		return "--silent"
+	case l.root != "":
+		return "--root"
 	case *l.config.KubeConfig != "":
 		return "--kubeconfig"
 	case *l.config.Context != "":
@@ -132,7 +149,7 @@ func (l *live) read(ctx context.Context, a *app, node string, pods []string) (*s
 	if err != nil {
 		return nil, err
 	}
-	s, err := collectors.Collect(ctx, collectors.Options{Node: node, API: api, Silent: l.silent, Pods: pods})
+	s, err := collectors.Collect(ctx, collectors.Options{Node: node, API: api, Root: l.root, Silent: l.silent, Pods: pods})
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +162,7 @@ func (l *live) read(ctx context.Context, a *app, node string, pods []string) (*s
 	}
 	s.Tool, s.Captured = versionText(), time.Now().UTC().Format(time.RFC3339)
 	if why := noNode(s); why != "" {
-		return nil, errors.New(why)
+		return nil, &notNode{why, s.Of(snapshot.Objects)}
 	}
 	l.say(a, s, api)
 	return s, nil

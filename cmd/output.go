@@ -131,8 +131,26 @@ func named(doc runtime.Object) runtime.Object {
 		return &metav1.PartialObjectMetadata{TypeMeta: d.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: d.Node}}
 	case *report.Report:
 		return &metav1.PartialObjectMetadata{TypeMeta: d.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: d.Node}}
+	case *report.TraceList:
+		return namedItems(d.TypeMeta, d.Items, func(t *report.Trace) string { return t.Node })
+	case *report.NodeStatusList:
+		return namedItems(d.TypeMeta, d.Items, func(s *report.NodeStatus) string { return s.Node })
+	case *report.ReportList:
+		return namedItems(d.TypeMeta, d.Items, func(r *report.Report) string { return r.Node })
 	}
 	return doc
+}
+
+// namedItems is a list reduced to the kind and the node of each item.
+func namedItems[T any](list metav1.TypeMeta, items []T, node func(*T) string) runtime.Object {
+	out := &metav1.PartialObjectMetadataList{TypeMeta: list}
+	for i := range items {
+		out.Items = append(out.Items, metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: list.APIVersion, Kind: strings.TrimSuffix(list.Kind, "List")},
+			ObjectMeta: metav1.ObjectMeta{Name: node(&items[i])},
+		})
+	}
+	return out
 }
 
 // mustComplete offers fixed values for a flag to shells. It panics for a flag that does not exist, which is a

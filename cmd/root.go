@@ -27,10 +27,13 @@ type app struct {
 	name string
 	// began is true once a command's flags and arguments are accepted: errors after that are not of usage.
 	began bool
+	// closers undo what a command made, after it ended.
+	closers []func() error
+	undo    undoing
 }
 
 // Execute runs the command that args (with the program's name first) ask for and returns the exit code. It
-// returns early when ctx is cancelled: every command so far only reads, so there is nothing to undo.
+// returns early when ctx is cancelled, once nothing is left to undo: commands only read, but for pods on nodes.
 func Execute(ctx context.Context, args []string, s Streams, env func(string) string) int {
 	a := &app{Streams: s, env: env, name: displayName(args)}
 	done := make(chan int, 1)
@@ -39,6 +42,7 @@ func Execute(ctx context.Context, args []string, s Streams, env func(string) str
 	case code := <-done:
 		return code
 	case <-ctx.Done():
+		a.undo.wait()
 		return exitInterrupted
 	}
 }
@@ -50,6 +54,11 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	root.SetArgs(append([]string{}, args...))
 	command, err := root.ExecuteContextC(ctx)
+	for _, undo := range a.closers {
+		if failed := undo(); failed != nil {
+			a.complain(failed)
+		}
+	}
 	return a.exit(command, err)
 }
 
@@ -84,6 +93,6 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
-	root.AddCommand(a.auditCommand(), a.collectCommand(), a.explainCommand(), a.statusCommand(), a.traceCommand(), a.versionCommand())
+	root.AddCommand(a.auditCommand(), a.cleanupCommand(), a.collectCommand(), a.explainCommand(), a.statusCommand(), a.traceCommand(), a.versionCommand(), a.waitCommand())
 	return root
 }

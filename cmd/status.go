@@ -48,6 +48,20 @@ func (a *app) status(ctx context.Context, f *statusFlags) error {
 	if err != nil {
 		return err
 	}
+	nodes, err := a.nodes(ctx, &f.evidence, nil)
+	if err != nil {
+		return err
+	}
+	if nodes != nil {
+		l, err := a.statusNodes(ctx, nodes)
+		if err != nil {
+			return err
+		}
+		if err := a.print(show, l); err != nil {
+			return err
+		}
+		return statusListVerdict(l)
+	}
 	doc, err := a.statusOf(ctx, f)
 	if err != nil {
 		return err

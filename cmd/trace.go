@@ -10,10 +10,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/svcnet/svcnet/cmd/demo"
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
+	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -50,14 +52,18 @@ func (a *app) traceCommand() *cobra.Command {
 			"of client the chains, the backends with the share of connections each gets, whether the backend sees " +
 			"the client's address, and where any of it differs from what Services and EndpointSlices ask for.\n\n" +
 			"With --to, show the path of one packet.\n\n" +
-			"Without -f the machine that this runs on is read, with objects from the API server. Looking changes " +
-			"nothing. With -f evidence comes from files: what is in a file decides what it is, names only help. A " +
+			"Without -f the machine that this runs on is read, if it is a node, with objects from the API server. " +
+			"Elsewhere nodes are read through short-lived pods: those that --node or --all-nodes name, else those with " +
+			"the Service's backends and one more. Looking changes nothing. With -f evidence comes from files: what is in a file decides what it is, names only help. A " +
 			"source that could not be read is named as such and never taken for empty.\n\n" + exitStatus,
 		Example: fmt.Sprintf(`  # A recorded node, to see what this looks like
   %[1]s trace svc/web --demo
 
   # This machine, which is a node
   sudo %[1]s trace svc/web -n store
+
+  # Two nodes, from a workstation
+  %[1]s trace svc/web -n store --node node-1 --node node-2
 
   # From files taken on a node and from the API
   iptables-save -c > iptables-save.txt
@@ -123,6 +129,20 @@ func (a *app) trace(ctx context.Context, f *traceFlags, args []string) error {
 	f.evidence.pods = f.pods
 	if o.FromPod != "" && !slices.Contains(f.pods, o.FromPod) {
 		f.evidence.pods = append(f.evidence.pods, o.FromPod)
+	}
+	nodes, err := a.nodes(ctx, &f.evidence, nodesOf(o, f.namespaceSet))
+	if err != nil {
+		return err
+	}
+	if nodes != nil {
+		l, err := a.traceNodes(ctx, nodes, o, f.namespaceSet)
+		if err != nil {
+			return err
+		}
+		if err := a.print(show, l); err != nil {
+			return err
+		}
+		return traceListVerdict(l, f.failOn)
 	}
 	t, err := a.look(ctx, f, o)
 	if err != nil {
@@ -303,4 +323,61 @@ func (a *app) completeService(f *traceFlags, args []string) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// nodesOf chooses the nodes that matter for a question: those that have the Service's backends, and one more, for what a
+// node without one does; or the node of the pod that the packet comes from.
+func nodesOf(o explain.TraceOptions, namespaceSet bool) choice {
+	return func(set *objects.Set) (nodes []string, why string, err error) {
+		switch {
+		case o.FromPod != "":
+			namespace, name, _ := strings.Cut(o.FromPod, "/")
+			if pod, ok := set.Pod(namespace, name); ok && pod.Spec.NodeName != "" {
+				return []string{pod.Spec.NodeName}, "where pod " + o.FromPod + " is", nil
+			}
+			return nil, "", usage("on which node is pod %s? Name it with --node NAME", o.FromPod)
+		case o.Service == "":
+			return nil, "", usage("which node does the packet come to? Name it with --node NAME")
+		}
+		namespace := o.Namespace
+		if _, ok := set.Service(namespace, o.Service); !ok {
+			for _, s := range set.Services {
+				if s.Name == o.Service && !namespaceSet {
+					namespace = s.Namespace
+				}
+			}
+		}
+		has := make(map[string]bool)
+		for _, slice := range set.SlicesOf(namespace, o.Service) {
+			for _, e := range slice.Endpoints {
+				if e.NodeName != nil {
+					has[*e.NodeName] = true
+				}
+			}
+		}
+		more := ""
+		for _, n := range set.Nodes {
+			switch {
+			case has[n.Name]:
+				nodes = append(nodes, n.Name)
+			case more == "" && ready(n.Node):
+				more = n.Name
+			}
+		}
+		why = "those with its backends"
+		if more != "" {
+			nodes, why = append(nodes, more), why+" and one more"
+		}
+		if len(has) == 0 {
+			why = "any one, as it has no backends"
+		}
+		return nodes, why, nil
+	}
+}
+
+// ready tells whether a node's kubelet says so, and whether it is one that pods can read.
+func ready(n *corev1.Node) bool {
+	return n.Status.NodeInfo.OperatingSystem != "windows" && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }

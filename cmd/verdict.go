@@ -36,6 +36,47 @@ func auditVerdict(r *report.Report, failOn string) error {
 	return nil
 }
 
+// The exit codes of lists: that of the worst node, and a node that could not be read is a source that is missing.
+
+func auditListVerdict(l *report.ReportList, failOn string) error {
+	missing := len(l.Unread) > 0
+	for i := range l.Findings {
+		if fails([]report.Finding{l.Findings[i].Finding}, failOn) {
+			return &exitError{exitFindings}
+		}
+	}
+	for i := range l.Items {
+		missing = missing || len(l.Items[i].Unknown) > 0
+	}
+	return missingVerdict(missing)
+}
+
+func traceListVerdict(l *report.TraceList, failOn string) error {
+	missing := len(l.Unread) > 0
+	for i := range l.Items {
+		if fails(l.Items[i].Findings, failOn) {
+			return &exitError{exitFindings}
+		}
+		missing = missing || verdict(&l.Items[i], failNever) != nil
+	}
+	return missingVerdict(missing)
+}
+
+func statusListVerdict(l *report.NodeStatusList) error {
+	missing := len(l.Unread) > 0
+	for i := range l.Items {
+		missing = missing || statusVerdict(&l.Items[i]) != nil
+	}
+	return missingVerdict(missing)
+}
+
+func missingVerdict(missing bool) error {
+	if missing {
+		return &exitError{exitMissing}
+	}
+	return nil
+}
+
 // fails tells whether a finding is at least as severe as failOn.
 func fails(findings []report.Finding, failOn string) bool {
 	limit := slices.Index(failLevels, failOn)

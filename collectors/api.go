@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,7 +62,25 @@ const apiFile = "api"
 // pageSize is what kubectl asks for at a time.
 const pageSize = 500
 
-// readAPI reads all kinds. nodeOf is asked for the node's name once the nodes are read; empty: not known.
+// Objects reads what the API knows of the whole cluster: nodes, endpoint slices, Services, and pods of Services without
+// ready endpoints. Those of one node are PodsOf. What could not be read is evidence with a status.
+func Objects(ctx context.Context, a *API) []snapshot.Evidence { return readAPI(ctx, a, nil) }
+
+// PodsOf reads the pods of one node.
+func PodsOf(ctx context.Context, a *API, node string) snapshot.Evidence {
+	k := kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.ofNode })]
+	c, err := a.client()
+	if err == nil {
+		var data []byte
+		if data, err = c.list(ctx, k, selection{fields: "spec.nodeName=" + node}); err == nil {
+			return evidence(k.file, snapshot.Objects, data)
+		}
+	}
+	return a.missed(k.file, k.resource, err)
+}
+
+// readAPI reads all kinds. nodeOf is asked for the node's name once the nodes are read; empty: not known. Without it
+// nothing is read of a single node.
 func readAPI(ctx context.Context, a *API, nodeOf func(nodes []byte) string) []snapshot.Evidence {
 	c, err := a.client()
 	if err != nil {
@@ -73,6 +92,9 @@ func readAPI(ctx context.Context, a *API, nodeOf func(nodes []byte) string) []sn
 	)
 	for i, k := range kinds {
 		only := selection{}
+		if k.ofNode && nodeOf == nil {
+			continue
+		}
 		if k.ofNode {
 			name := nodeOf(nodes)
 			if name == "" {
@@ -95,6 +117,9 @@ func readAPI(ctx context.Context, a *API, nodeOf func(nodes []byte) string) []sn
 		case isGone(err):
 			// Some kinds were read before: the rest is missing by name, so that it shows what the answer lacks.
 			for _, rest := range kinds[i:] {
+				if rest.ofNode && nodeOf == nil {
+					continue
+				}
 				out = append(out, a.missed(rest.file, rest.resource, err))
 			}
 			return out

@@ -60,7 +60,7 @@ func Audit(s *snapshot.Snapshot, o AuditOptions) (*report.Report, error) {
 	r := &report.Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "Report"},
 		Node:     m.node, Proxy: m.proxyReport(), Sources: m.sources,
-		Findings: []report.Finding{}, Unknown: []report.Unknown{},
+		Findings: []report.Finding{}, Unknown: []report.Unknown{}, Own: m.own(),
 	}
 	for _, f := range found.Findings {
 		if o.wants(m, &f) {

@@ -28,7 +28,7 @@ func (m *model) compare(c *cell, paths []report.Path) {
 		return
 	}
 	want := m.asked(c, paths)
-	intended := &report.Intended{Result: report.Result(want.Result), Backends: []string{}, Because: want.Because}
+	intended := &report.Intended{Result: report.Result(want.Result), Backends: []string{}, Because: want.Because, Local: m.localByIntent(c, want)}
 	wanted := make(map[netip.AddrPort]bool, len(want.Backends))
 	hidden := make(map[netip.AddrPort]bool, len(want.Backends))
 	for i, at := range want.Backends {
@@ -88,6 +88,22 @@ func (m *model) compare(c *cell, paths []report.Path) {
 			paths[0].Backends = append(paths[0].Backends, b)
 		}
 	}
+}
+
+// localByIntent tells whether what the objects ask for depends on which endpoints are on this node, or near it.
+func (m *model) localByIntent(c *cell, want intent.Outcome) bool {
+	if c.port.TopologyNote != "" {
+		return true
+	}
+	if !c.port.InternalLocal && !c.port.ExternalLocal {
+		return false
+	}
+	elsewhere := *c.port
+	if elsewhere.Local = nil; len(c.port.Local) == 0 {
+		elsewhere.Local = c.port.Usable
+	}
+	other := elsewhere.Intend(c.at, c.Client, m.proxy)
+	return other.Result != want.Result || !slices.Equal(other.Backends, want.Backends)
 }
 
 // contested tells whether several Services claim one address and port: which of them it is, nobody asked for.

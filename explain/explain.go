@@ -63,7 +63,7 @@ func Trace(s *snapshot.Snapshot, o TraceOptions) (*report.Trace, error) {
 	t := &report.Trace{
 		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "Trace"},
 		Node:     m.node, Proxy: m.proxyReport(),
-		Paths: []report.Path{}, Findings: []report.Finding{}, Sources: m.sources,
+		Paths: []report.Path{}, Findings: []report.Finding{}, Sources: m.sources, Own: m.own(),
 	}
 	var err error
 	if o.To != "" {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/report"
 )
 
 // whichNode finds out whose evidence this is: what the snapshot or the user says, the proxy's own node name
@@ -141,6 +143,22 @@ func (m *model) gatherOwnAddrs() {
 	for _, a := range m.kernel.Host.NodeAddrs {
 		m.ownAddrs[a] = true
 	}
+}
+
+// own is what belongs to this node alone.
+func (m *model) own() report.Own {
+	var out report.Own
+	for _, a := range slices.SortedFunc(maps.Keys(m.ownAddrs), netip.Addr.Compare) {
+		if !a.IsLoopback() {
+			out.Addresses = append(out.Addresses, a.String())
+		}
+	}
+	if n := m.nodeObject(); n != nil {
+		for _, p := range append(podCIDRs(n, netfilter.IPv4), podCIDRs(n, netfilter.IPv6)...) {
+			out.PodCIDRs = append(out.PodCIDRs, p.String())
+		}
+	}
+	return out
 }
 
 func (m *model) isFrontendAddr(a netip.Addr) bool {

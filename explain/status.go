@@ -25,7 +25,7 @@ func Status(s *snapshot.Snapshot) *report.NodeStatus {
 	found := check.Run(n)
 	out := &report.NodeStatus{
 		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "NodeStatus"},
-		Node:     m.node, Tool: s.Tool, Captured: s.Captured, Sources: m.sources,
+		Node:     m.node, Tool: s.Tool, Captured: s.Captured, Sources: m.sources, Own: m.own(),
 	}
 	out.Ports = m.countPorts(n, found.Findings)
 	v := vitals{ports: out.Ports, presence: m.proxy.Presence, health: m.proxy.Health.Word}

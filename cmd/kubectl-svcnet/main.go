@@ -13,6 +13,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first interrupt cancels and lets what was made in the cluster be removed; the second ends the program.
+	context.AfterFunc(ctx, stop)
 	code := cmd.Execute(ctx, os.Args, cmd.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Getenv)
 	stop()
 	os.Exit(code)

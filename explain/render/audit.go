@@ -15,7 +15,7 @@ func Report(w io.Writer, r *report.Report, o Options) error {
 	p := newPage(w, o)
 	m := verdictMark(r)
 	p.write("", "", 2, line{}.cell(m.tone, m.sign+" "+string(r.Verdict)+":").prose(noTone, r.Summary.Text).cell(noTone, "("+proxyName(r.Proxy)+")"))
-	for _, g := range roots(r.Findings) {
+	for _, g := range roots(onOneNode(r.Findings)) {
 		p.blank()
 		p.findingGroup(g, 0)
 	}
@@ -44,22 +44,37 @@ func verdictMark(r *report.Report) mark {
 	return markOK
 }
 
-// group is all findings of one id, severity and cause, and what follows from them.
+// located is a finding with where it was found: on which of many nodes, "" where there is one.
+type located struct {
+	*report.Finding
+	on string
+}
+
+func onOneNode(all []report.Finding) []located {
+	out := make([]located, len(all))
+	for i := range all {
+		out[i].Finding = &all[i]
+	}
+	return out
+}
+
+// group is all findings of one id, severity, cause and place, and what follows from them.
 type group struct {
 	findings []*report.Finding
+	on       string
 	follows  []*group
 }
 
-// roots groups findings by id, and puts the groups that follow from another one below it.
-func roots(all []report.Finding) []*group {
+// roots groups findings by id, and puts the groups that follow from another one of the same place below it.
+func roots(all []located) []*group {
 	var order []*group
 	byID := make(map[string]*group)
-	for i := range all {
-		f := &all[i]
-		key := f.ID + " " + f.Severity + " " + f.CausedBy
+	for _, at := range all {
+		f := at.Finding
+		key := f.ID + " " + f.Severity + " " + f.CausedBy + " " + at.on
 		c := byID[key]
 		if c == nil {
-			c = &group{}
+			c = &group{on: at.on}
 			byID[key] = c
 			order = append(order, c)
 		}
@@ -68,7 +83,7 @@ func roots(all []report.Finding) []*group {
 	var out []*group
 	for _, c := range order {
 		cause := c.findings[0].CausedBy
-		at := slices.IndexFunc(order, func(o *group) bool { return o != c && o.findings[0].ID == cause })
+		at := slices.IndexFunc(order, func(o *group) bool { return o != c && o.on == c.on && o.findings[0].ID == cause })
 		if cause == "" || at < 0 {
 			out = append(out, c)
 			continue
@@ -89,7 +104,11 @@ func (p *page) findingGroup(c *group, depth int) {
 	f := c.findings[0]
 	indent := strings.Repeat("    ", depth)
 	m := severity(f.Severity)
-	l := line{}.cell(m.tone, m.sign+" "+f.Severity).cell(strong, f.ID).join(":").prose(noTone, f.Message)
+	l := line{}.cell(m.tone, m.sign+" "+f.Severity).cell(strong, f.ID)
+	if c.on != "" && depth == 0 {
+		l = l.prose(noTone, c.on)
+	}
+	l = l.join(":").prose(noTone, f.Message)
 	p.write(indent, indent, 4, l)
 	in := indent + "    "
 	p.claim(in, f)

@@ -32,6 +32,10 @@ type Format struct {
 	Trace  func(w io.Writer, t *report.Trace, o Options) error
 	Report func(w io.Writer, r *report.Report, o Options) error
 	Status func(w io.Writer, s *report.NodeStatus, o Options) error
+	// TraceList, ReportList and StatusList show those of many nodes.
+	TraceList  func(w io.Writer, l *report.TraceList, o Options) error
+	ReportList func(w io.Writer, l *report.ReportList, o Options) error
+	StatusList func(w io.Writer, l *report.NodeStatusList, o Options) error
 }
 
 // Shows tells whether the format can show documents of a kind.
@@ -62,6 +66,18 @@ func (f Format) Show(w io.Writer, doc any, o Options) error {
 		if f.Status != nil {
 			return f.Status(w, d, o)
 		}
+	case *report.TraceList:
+		if f.TraceList != nil {
+			return f.TraceList(w, d, o)
+		}
+	case *report.ReportList:
+		if f.ReportList != nil {
+			return f.ReportList(w, d, o)
+		}
+	case *report.NodeStatusList:
+		if f.StatusList != nil {
+			return f.StatusList(w, d, o)
+		}
 	}
 	return fmt.Errorf("the format %s does not show a %T", f.Name, doc)
 }
@@ -71,8 +87,9 @@ func Formats() []Format {
 	return []Format{
 		{Name: "dot", Short: "Graph in the DOT language of Graphviz", Trace: DOT},
 		{Name: "mermaid", Short: "Graph for Markdown pages that draw Mermaid", Trace: Mermaid},
-		{Name: "tree", Short: "Tree of frontends, clients and backends, or of findings", Trace: Tree, Report: Report, Status: Status},
-		{Name: "wide", Short: "Tables of every path, backend and hop", Trace: Wide},
+		{Name: "tree", Short: "Tree of frontends, clients and backends, or of findings", Trace: Tree, Report: Report, Status: Status,
+			TraceList: TreeList, ReportList: ReportList, StatusList: StatusList},
+		{Name: "wide", Short: "Tables of every path, backend and hop", Trace: Wide, TraceList: WideList},
 	}
 }
 

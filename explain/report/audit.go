@@ -11,7 +11,9 @@ import (
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
 	// Node is the node whose evidence this is; empty when nothing in the evidence says.
-	Node     string       `json:"node"`
+	Node string `json:"node"`
+	// Like is, in a list, the node whose item has the findings of this one too; see ReportList.
+	Like     string       `json:"like,omitempty"`
 	Proxy    Proxy        `json:"proxy"`
 	Services ServiceCount `json:"services"`
 	// Findings, worst first.
@@ -21,6 +23,8 @@ type Report struct {
 	Sources []Source     `json:"sources"`
 	Summary AuditSummary `json:"summary"`
 	Verdict Verdict      `json:"verdict"`
+	// Own is what is this node's alone.
+	Own Own `json:"-"`
 }
 
 // ServiceCount counts Services by what the audit says of them. Total = OK + Differ + Unknown + Skipped.

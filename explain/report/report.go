@@ -28,7 +28,9 @@ type Trace struct {
 	// AffinitySeconds is how long a client keeps its backend by the object's ClientIP affinity, 0 for none.
 	AffinitySeconds int `json:"affinitySeconds,omitempty"`
 	// Node is the node whose evidence this is; empty when nothing in the evidence says.
-	Node  string `json:"node"`
+	Node string `json:"node"`
+	// Like is, in a list, the node whose item has the paths and findings of this one too; see TraceList.
+	Like  string `json:"like,omitempty"`
 	Proxy Proxy  `json:"proxy"`
 	// Paths in the order of frontends (ClusterIP, ExternalIP, LoadBalancer, NodePort, HealthCheck; then address, port,
 	// protocol) and source classes, then by descending probability.
@@ -37,6 +39,8 @@ type Trace struct {
 	Findings []Finding    `json:"findings"`
 	Sources  []Source     `json:"sources"`
 	Summary  TraceSummary `json:"summary"`
+	// Own is what is this node's alone.
+	Own Own `json:"-"`
 }
 
 // TraceSummary answers in prose what happens to a client of the Service on this node.
@@ -98,6 +102,9 @@ type Intended struct {
 	Backends []string `json:"backends"`
 	// Because names the rule of kube-proxy that asks for it.
 	Because string `json:"because"`
+	// Local is true where that depends on the node: a traffic policy Local, or topology, picks the backends. It is no
+	// part of the document.
+	Local bool `json:"-"`
 }
 
 // Reply is the fate of the first answer.

@@ -23,6 +23,8 @@ type NodeStatus struct {
 	Traits  []Trait       `json:"traits"`
 	Sources []Source      `json:"sources"`
 	Summary StatusSummary `json:"summary"`
+	// Own is what is this node's alone.
+	Own Own `json:"-"`
 }
 
 // StatusVerdict says in a word how Services fare on a node.

@@ -17,7 +17,10 @@ type document struct {
 func documents() []document {
 	return []document{
 		{"NodeStatus", "docs/schema/nodestatus.schema.json", report.NodeStatus{}},
+		{"NodeStatusList", "docs/schema/nodestatuslist.schema.json", report.NodeStatusList{}},
 		{"Report", "docs/schema/report.schema.json", report.Report{}},
+		{"ReportList", "docs/schema/reportlist.schema.json", report.ReportList{}},
 		{"Trace", "docs/schema/trace.schema.json", report.Trace{}},
+		{"TraceList", "docs/schema/tracelist.schema.json", report.TraceList{}},
 	}
 }

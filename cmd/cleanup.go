@@ -1,0 +1,58 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcnet/svcnet/explain/render"
+	"github.com/svcnet/svcnet/plugin"
+)
+
+// cleanupFlags are what `cleanup` is asked.
+type cleanupFlags struct {
+	through through
+	live    live
+}
+
+func (a *app) cleanupCommand() *cobra.Command {
+	f := &cleanupFlags{live: newLive()}
+	c := &cobra.Command{
+		Use:   "cleanup",
+		Short: "Remove what an interrupted svcnet left in the cluster",
+		Long: "Delete the pods that read nodes, those of runs that still go on included. Each deletes itself when its node is " +
+			"read, also after an interrupt; only a client that was killed leaves one, which ends by itself after a few " +
+			"minutes and stays as an object until this, or the next run, deletes it.",
+		Example: fmt.Sprintf("  %[1]s cleanup", a.name),
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return a.cleanup(c.Context(), f) },
+	}
+	c.Flags().SortFlags = false
+	f.through.addPlace(c, "", "Only pods of this namespace (default all)")
+	f.live.addCluster(c)
+	return c
+}
+
+func (a *app) cleanup(ctx context.Context, f *cleanupFlags) error {
+	api, err := f.live.api()
+	if err != nil {
+		return err
+	}
+	if api == nil {
+		return errors.New("clean up: there is no kubeconfig (name one with --kubeconfig)")
+	}
+	c, err := plugin.NewCluster(api.Config)
+	if err != nil {
+		return err
+	}
+	removed, err := c.Cleanup(ctx, f.through.namespace)
+	for _, p := range removed {
+		fmt.Fprintf(a.Out, "pod/%s deleted in namespace %s (node %s)\n", render.Clean(p.Name), render.Clean(p.Namespace), render.Clean(p.Node))
+	}
+	if err == nil && len(removed) == 0 {
+		a.note("no pods of svcnet are left")
+	}
+	return err
+}

@@ -1,0 +1,229 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/svcnet/svcnet/explain/report"
+)
+
+// Traces gathers the paths of packets to one Service through many nodes. The zero value is ready.
+type Traces struct {
+	kinds
+	items map[string]*report.Trace
+}
+
+// Add takes in the trace of one node. Nodes have different names.
+func (l *Traces) Add(t *report.Trace) {
+	if l.items == nil {
+		l.items = make(map[string]*report.Trace)
+	}
+	of, first, replaced := l.add(t.Node, t.Summary.Text, traceRank(t), traceParts(t))
+	kept := *t
+	l.items[t.Node] = &kept
+	if !first {
+		foldTrace(&kept, of.item)
+		return
+	}
+	if replaced != "" {
+		foldTrace(l.items[replaced], t.Node)
+	}
+}
+
+func foldTrace(t *report.Trace, like string) {
+	t.Like = like
+	t.Paths, t.Findings, t.Sources = []report.Path{}, []report.Finding{}, []report.Source{}
+	t.Proxy.Evidence, t.Own = []report.Evidence{}, report.Own{}
+}
+
+// List is the document of all nodes so far.
+func (l *Traces) List() *report.TraceList {
+	out := &report.TraceList{
+		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "TraceList"},
+		Items:    []report.Trace{}, Kinds: l.kindred(), Unread: l.unreadNodes(),
+	}
+	like := make(map[string]string)
+	for _, k := range l.byPrint {
+		for _, n := range k.nodes {
+			like[n] = k.item
+		}
+	}
+	for _, t := range l.items {
+		item := *t
+		if item.Like != "" {
+			item.Like = like[item.Node]
+		}
+		out.Items = append(out.Items, item)
+	}
+	slices.SortFunc(out.Items, func(a, b report.Trace) int { return cmp.Compare(a.Node, b.Node) })
+	out.Summary.Text = l.text() + "."
+	return out
+}
+
+// traceRank is how bad a trace is: by its findings.
+func traceRank(t *report.Trace) int { return worstOf(t.Findings) }
+
+// traceParts is what a trace says.
+func traceParts(t *report.Trace) []part {
+	o := ownOf(t.Node, t.Own)
+	parts := []part{proxyPart(t.Proxy)}
+	parts = append(parts, findingParts(t.Findings, &o)...)
+	parts = append(parts, sourceParts(t.Sources)...)
+	if len(t.Paths) == 0 {
+		parts = append(parts, part{"no paths\n" + o.in(t.Summary.Text), t.Summary.Text})
+	}
+	return append(parts, cellParts(t.Paths, &o)...)
+}
+
+// cellParts is what becomes of each class of clients at each frontend.
+func cellParts(paths []report.Path, o *own) []part {
+	var out []part
+	for from := 0; from < len(paths); {
+		to := from + 1
+		for to < len(paths) && sameCell(&paths[from], &paths[to]) {
+			to++
+		}
+		if p, ok := cellPart(paths[from:to], o); ok {
+			out = append(out, p)
+		}
+		from = to
+	}
+	return out
+}
+
+func sameCell(a, b *report.Path) bool {
+	return a.Frontend == b.Frontend && a.SourceClass == b.SourceClass && a.Source == b.Source
+}
+
+// cellPart is one cell without what is the node's own. ok is false for a cell that depends on the node and is as it
+// ought to be: that of a pod which dials itself is there on nodes that have such a pod.
+func cellPart(cell []report.Path, o *own) (part, bool) {
+	p := &cell[0]
+	f := p.Frontend
+	at := fmt.Sprintf("%s %s %s from %s", f.Kind, hostPort(o.in(f.Address), f.Port), f.Protocol, cmp.Or(p.SourceClass, o.in(p.Source)))
+	if asAsked(cell) {
+		if p.SourceClass == "hairpin" {
+			return part{}, false
+		}
+		if p.Intended.Local {
+			return part{at + "\nas asked", at + ": as asked of each node"}, true
+		}
+	}
+	outcomes := make([]string, 0, len(cell))
+	for i := range cell {
+		outcomes = append(outcomes, outcome(&cell[i], o))
+	}
+	slices.Sort(outcomes)
+	return part{at + "\n" + strings.Join(outcomes, "\n"), at + ": " + cellWords(cell)}, true
+}
+
+// asAsked tells whether a cell does what the objects ask for, in every respect that a trace compares.
+func asAsked(cell []report.Path) bool {
+	for i := range cell {
+		p := &cell[i]
+		if p.Intended == nil || p.Result != p.Intended.Result || len(p.Uncertain) > 0 || !answered(p.Reply) {
+			return false
+		}
+		for j := range p.Backends {
+			b := &p.Backends[j]
+			if b.State != "ok" || b.Result != p.Result || b.Intended == nil || share(*b.Intended) != share(b.Probability) || !answered(b.Reply) {
+				return false
+			}
+			if b.MasqueradeIntended != nil && (b.Masquerade == nil || *b.Masquerade != *b.MasqueradeIntended) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func answered(r *report.Reply) bool { return r == nil || r.Result == report.ReplyDelivered }
+
+// outcome is a path as text: result, shares and translations, in an order that does not depend on that of rules.
+func outcome(p *report.Path, o *own) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s reply %s", p.Result, share(p.Probability), replyOf(p.Reply))
+	if len(p.Backends) == 0 {
+		fmt.Fprintf(&b, " in %s %s", p.Table, p.Chain)
+	}
+	for _, u := range p.Uncertain {
+		fmt.Fprintf(&b, " if %q", o.in(u.Condition))
+	}
+	backends := make([]string, 0, len(p.Backends))
+	for i := range p.Backends {
+		be := &p.Backends[i]
+		intended := "?"
+		if be.Intended != nil {
+			intended = share(*be.Intended)
+		}
+		backends = append(backends, fmt.Sprintf("%s %s/%s %s %s by %s masquerade %s reply %s", hostPort(o.in(be.Address), be.Port),
+			share(be.Probability), intended, be.State, be.Result, o.in(be.TranslatedBy), maybe(be.Masquerade), replyOf(be.Reply)))
+	}
+	slices.Sort(backends)
+	for _, be := range backends {
+		b.WriteString("\n  " + be)
+	}
+	return b.String()
+}
+
+func cellWords(cell []report.Path) string {
+	var words []string
+	for i := range cell {
+		p := &cell[i]
+		text := string(p.Result)
+		if n := reached(p.Backends); n > 0 {
+			text += fmt.Sprintf(" to %d backends", n)
+			if n == 1 {
+				text = string(p.Result) + " to " + hostPort(p.Backends[0].Address, p.Backends[0].Port)
+			}
+		}
+		if p.Probability < 1 {
+			text += " (" + share(p.Probability) + ")"
+		}
+		if !slices.Contains(words, text) {
+			words = append(words, text)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// reached counts the backends that get connections.
+func reached(all []report.Backend) int {
+	n := 0
+	for i := range all {
+		if all[i].Probability > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func replyOf(r *report.Reply) report.ReplyResult {
+	if r == nil {
+		return ""
+	}
+	return r.Result
+}
+
+func maybe(b *bool) string {
+	if b == nil {
+		return "?"
+	}
+	return strconv.FormatBool(*b)
+}
+
+// share is a probability without what rounding in the kernel makes of it.
+func share(p float64) string { return strconv.FormatFloat(math.Round(p*1e4)/1e4, 'f', -1, 64) }
+
+func hostPort(address string, port int) string {
+	if strings.Contains(address, ":") {
+		address = "[" + address + "]"
+	}
+	return address + ":" + strconv.Itoa(port)
+}
