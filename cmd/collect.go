@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -16,12 +17,15 @@ import (
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/report"
+	"github.com/svcnet/svcnet/redact"
 )
 
 // collectFlags are what `collect` is asked.
 type collectFlags struct {
 	out      string
 	pods     []string
+	redact   bool
+	keyFile  string
 	evidence evidence
 }
 
@@ -34,12 +38,17 @@ func (a *app) collectCommand() *cobra.Command {
 			"manifest that says what became of each source. Given to -f it answers every question as the node did, " +
 			"byte for byte.\n\n" +
 			"The bundle holds addresses, the names of objects and processes, and Services, endpoint slices, nodes and " +
-			"this node's pods as the API has them. Nothing is left out or renamed.\n\n" + exitStatus,
+			"this node's pods as the API has them. With --redact names and addresses are others, the same ones " +
+			"everywhere, so that the bundle still gives the same answers; what cannot be redacted is left out. " +
+			"Together with -f it redacts a bundle or files that are there already.\n\n" + exitStatus,
 		Example: fmt.Sprintf(`  # This machine, which is a node
   sudo %[1]s collect
 
   # Into a pipe
-  ssh node-1 sudo svcnet collect -o - | %[1]s trace svc/web -n store -f -`, a.name),
+  ssh node-1 sudo svcnet collect -o - | %[1]s trace svc/web -n store -f -
+
+  # To give away: a bundle that is there, with other names
+  %[1]s collect -f node-1.tar.gz --redact -o redacted.tar.gz`, a.name),
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.collect(c.Context(), f) },
 	}
@@ -47,6 +56,8 @@ func (a *app) collectCommand() *cobra.Command {
 	fs.SortFlags = false
 	fs.StringVarP(&f.out, "output", "o", "", "File to write, or - for standard output (default svcnet-NODE-TIME.tar.gz)")
 	fs.StringSliceVar(&f.pods, "pod", nil, "Also look into the network namespace of this pod of the node, NAMESPACE/NAME (repeatable)")
+	fs.BoolVar(&f.redact, "redact", false, "Rename names and addresses consistently, and leave out what cannot be; the renaming is kept nowhere")
+	fs.StringVar(&f.keyFile, "redact-key", "", "File with a secret of 16 bytes or more: bundles redacted with one secret have the same new names (default: a random one each time)")
 	f.evidence.addFlags(c)
 	return c
 }
@@ -61,12 +72,21 @@ func (a *app) collect(ctx context.Context, f *collectFlags) error {
 			return usage("--pod %s: name a pod as NAMESPACE/NAME", p)
 		}
 	}
+	key, err := f.key()
+	if err != nil {
+		return err
+	}
 	f.evidence.pods = f.pods
 	s, err := f.evidence.load(ctx, a)
 	if err != nil {
 		return err
 	}
 	f.evidence.list(a, s)
+	if f.redact {
+		if s, err = redact.Redact(s, key); err != nil {
+			return err
+		}
+	}
 	name := f.out
 	if name == "" {
 		name = bundleName(s.Node, time.Now().UTC())
@@ -75,6 +95,32 @@ func (a *app) collect(ctx context.Context, f *collectFlags) error {
 		return err
 	}
 	return a.collected(s, name)
+}
+
+// key is the secret that new names are made with; nil where nothing is redacted.
+func (f *collectFlags) key() ([]byte, error) {
+	switch {
+	case !f.redact && f.keyFile != "":
+		return nil, usage("--redact-key is for --redact: add it, or leave out both")
+	case !f.redact:
+		return nil, nil
+	case f.keyFile == "":
+		key := make([]byte, 32)
+		_, _ = rand.Read(key) // never fails
+		return key, nil
+	}
+	key, err := os.ReadFile(f.keyFile)
+	if err != nil {
+		var p *os.PathError
+		if errors.As(err, &p) {
+			err = p.Err
+		}
+		return nil, fmt.Errorf("read the secret %s: %w (make one: head -c 32 /dev/urandom > FILE)", f.keyFile, err)
+	}
+	if len(key) < redact.MinKey {
+		return nil, fmt.Errorf("read the secret %s: it has %d bytes, which is too few to hide anything (make one: head -c 32 /dev/urandom > FILE)", f.keyFile, len(key))
+	}
+	return key, nil
 }
 
 // unsafe are characters that do not belong into a file's name.
