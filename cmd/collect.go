@@ -3,6 +3,7 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -18,12 +19,15 @@ import (
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/report"
+	"github.com/svcnet/svcnet/redact"
 )
 
 // collectFlags are what `collect` is asked.
 type collectFlags struct {
 	out      string
 	pods     []string
+	redact   bool
+	keyFile  string
 	evidence evidence
 }
 
@@ -36,7 +40,9 @@ func (a *app) collectCommand() *cobra.Command {
 			"manifest that says what became of each source. Given to -f it answers every question as the node did, " +
 			"byte for byte.\n\n" +
 			"The bundle holds addresses, the names of objects and processes, and Services, endpoint slices, nodes and " +
-			"this node's pods as the API has them. Nothing is left out or renamed.\n\n" + exitStatus,
+			"this node's pods as the API has them. With --redact names and addresses are others, the same ones " +
+			"everywhere, so that the bundle still gives the same answers; what cannot be redacted is left out. " +
+			"Together with -f it redacts a bundle or files that are there already.\n\n" + exitStatus,
 		Example: fmt.Sprintf(`  # This machine, which is a node
   sudo %[1]s collect
 
@@ -44,7 +50,10 @@ func (a *app) collectCommand() *cobra.Command {
   %[1]s collect --all-nodes
 
   # Into a pipe
-  ssh node-1 sudo svcnet collect -o - | %[1]s trace svc/web -n store -f -`, a.name),
+  ssh node-1 sudo svcnet collect -o - | %[1]s trace svc/web -n store -f -
+
+  # To give away: a bundle that is there, with other names
+  %[1]s collect -f node-1.tar.gz --redact -o redacted.tar.gz`, a.name),
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.collect(c.Context(), f) },
 	}
@@ -52,6 +61,8 @@ func (a *app) collectCommand() *cobra.Command {
 	fs.SortFlags = false
 	fs.StringVarP(&f.out, "output", "o", "", "File to write, - for standard output, or with several nodes a folder (default svcnet-NODE-TIME.tar.gz)")
 	fs.StringSliceVar(&f.pods, "pod", nil, "Also look into the network namespace of this pod of the node, NAMESPACE/NAME (repeatable)")
+	fs.BoolVar(&f.redact, "redact", false, "Rename names and addresses consistently, and leave out what cannot be; the renaming is kept nowhere")
+	fs.StringVar(&f.keyFile, "redact-key", "", "File with a secret of 16 bytes or more: bundles redacted with one secret have the same new names (default: a random one each time)")
 	f.evidence.addFlags(c)
 	return c
 }
@@ -66,6 +77,10 @@ func (a *app) collect(ctx context.Context, f *collectFlags) error {
 			return usage("--pod %s: name a pod as NAMESPACE/NAME", p)
 		}
 	}
+	key, err := f.key()
+	if err != nil {
+		return err
+	}
 	f.evidence.pods = f.pods
 	if many, err := f.evidence.bundles(); err != nil || many != nil {
 		return errors.Join(err, onlyOne(many))
@@ -75,21 +90,29 @@ func (a *app) collect(ctx context.Context, f *collectFlags) error {
 		return err
 	}
 	if nodes != nil {
-		return a.collectNodes(ctx, f, nodes)
+		return a.collectNodes(ctx, f, key, nodes)
 	}
 	s, err := f.evidence.load(ctx, a)
 	if err != nil {
 		return err
 	}
+	return a.keep(f, key, s, func(node string) string { return cmp.Or(f.out, bundleName(node, time.Now().UTC())) })
+}
+
+// keep writes what was read into a bundle, with other names where that was asked for. name is the bundle's for a node's,
+// which may be another one by then.
+func (a *app) keep(f *collectFlags, key []byte, s *snapshot.Snapshot, name func(node string) string) (err error) {
 	f.evidence.list(a, s)
-	name := f.out
-	if name == "" {
-		name = bundleName(s.Node, time.Now().UTC())
+	if f.redact {
+		if s, err = redact.Redact(s, key); err != nil {
+			return err
+		}
 	}
-	if err := a.writeBundle(s, name); err != nil {
+	file := name(s.Node)
+	if err := a.writeBundle(s, file); err != nil {
 		return err
 	}
-	return a.collected(s, name)
+	return a.collected(s, file)
 }
 
 // onlyOne refuses to make one bundle of several.
@@ -101,7 +124,7 @@ func onlyOne(many []snapshot.Bundle) error {
 }
 
 // collectNodes writes a bundle for every node into a folder. What one node lacks is no reason to give up the others.
-func (a *app) collectNodes(ctx context.Context, f *collectFlags, nodes iter.Seq[nodeEvidence]) error {
+func (a *app) collectNodes(ctx context.Context, f *collectFlags, key []byte, nodes iter.Seq[nodeEvidence]) error {
 	if f.out == "-" {
 		return usage("-o -: several nodes are several bundles: name a folder with -o, or one node with --node")
 	}
@@ -114,12 +137,12 @@ func (a *app) collectNodes(ctx context.Context, f *collectFlags, nodes iter.Seq[
 	for n := range nodes {
 		err := n.err
 		if err == nil {
-			f.evidence.list(a, n.snapshot)
-			name := filepath.Join(f.out, bundleName(n.snapshot.Node, now))
-			if err = a.writeBundle(n.snapshot, name); err == nil {
-				written++
-				lacking = cmp.Or(lacking, a.collected(n.snapshot, name))
-			}
+			err = a.keep(f, key, n.snapshot, func(node string) string { return filepath.Join(f.out, bundleName(node, now)) })
+		}
+		// A bundle that lacks something is written all the same.
+		var lacks *exitError
+		if err == nil || errors.As(err, &lacks) {
+			written, lacking, err = written+1, cmp.Or(lacking, err), nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -136,6 +159,32 @@ func (a *app) collectNodes(ctx context.Context, f *collectFlags, nodes iter.Seq[
 		return &exitError{exitMissing}
 	}
 	return lacking
+}
+
+// key is the secret that new names are made with; nil where nothing is redacted.
+func (f *collectFlags) key() ([]byte, error) {
+	switch {
+	case !f.redact && f.keyFile != "":
+		return nil, usage("--redact-key is for --redact: add it, or leave out both")
+	case !f.redact:
+		return nil, nil
+	case f.keyFile == "":
+		key := make([]byte, 32)
+		_, _ = rand.Read(key) // never fails
+		return key, nil
+	}
+	key, err := os.ReadFile(f.keyFile)
+	if err != nil {
+		var p *os.PathError
+		if errors.As(err, &p) {
+			err = p.Err
+		}
+		return nil, fmt.Errorf("read the secret %s: %w (make one: head -c 32 /dev/urandom > FILE)", f.keyFile, err)
+	}
+	if len(key) < redact.MinKey {
+		return nil, fmt.Errorf("read the secret %s: it has %d bytes, which is too few to hide anything (make one: head -c 32 /dev/urandom > FILE)", f.keyFile, len(key))
+	}
+	return key, nil
 }
 
 // unsafe are characters that do not belong into a file's name.
