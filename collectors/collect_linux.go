@@ -20,7 +20,7 @@ func Collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
 	// Sources look through the eyes of one thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	p := &place{timeout: o.CommandTimeout, kernel: &kernelParts{}}
+	p := &place{timeout: o.CommandTimeout, kernel: &kernelParts{}, kept: o.Kept}
 	if p.timeout == 0 {
 		p.timeout = DefaultCommandTimeout
 	}
@@ -71,7 +71,7 @@ func (p *place) readAll(ctx context.Context, sources []source) []snapshot.Eviden
 		if ctx.Err() != nil {
 			break
 		}
-		out = append(out, src.read(ctx, p)...)
+		out = append(out, p.readOrKeep(ctx, src)...)
 	}
 	return out
 }
