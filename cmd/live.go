@@ -24,6 +24,8 @@ type live struct {
 	config *genericclioptions.ConfigFlags
 	noAPI  bool
 	silent bool
+	// root is where the node's root is mounted, in a pod.
+	root string
 	// timeout of one request to the API.
 	timeout time.Duration
 	// said is true once it was said what is read.
@@ -45,6 +47,7 @@ func (l *live) addFlags(c *cobra.Command) {
 	fs.StringVar(l.config.Impersonate, "as", "", "User to impersonate for reading objects")
 	fs.DurationVar(&l.timeout, "request-timeout", collectors.DefaultAPITimeout, "Longest time to wait for one answer of the API server")
 	fs.BoolVar(&l.noAPI, "no-api", false, "Do not read objects from the API server")
+	fs.StringVar(&l.root, "root", "", "Folder where the node's root is mounted, for a svcnet that runs in a pod of the host's network")
 	fs.BoolVar(&l.silent, "silent", false, "Do not ask kube-proxy's HTTP endpoints, which moves packet counters")
 }
 
@@ -55,6 +58,8 @@ func (l *live) asked() string {
 		return "--no-api"
 	case l.silent:
 		return "--silent"
+	case l.root != "":
+		return "--root"
 	case *l.config.KubeConfig != "":
 		return "--kubeconfig"
 	case *l.config.Context != "":
@@ -132,7 +137,7 @@ func (l *live) read(ctx context.Context, a *app, node string, pods []string) (*s
 	if err != nil {
 		return nil, err
 	}
-	s, err := collectors.Collect(ctx, collectors.Options{Node: node, API: api, Silent: l.silent, Pods: pods})
+	s, err := collectors.Collect(ctx, collectors.Options{Node: node, API: api, Root: l.root, Silent: l.silent, Pods: pods})
 	if err != nil {
 		return nil, err
 	}

@@ -137,7 +137,7 @@ func (l *live) node(ctx context.Context, name string, poll time.Duration) (watch
 		if full {
 			kept.Forget()
 		}
-		s, err := collectors.Collect(ctx, collectors.Options{Node: name, Silent: l.silent, Kept: kept})
+		s, err := collectors.Collect(ctx, collectors.Options{Node: name, Root: l.root, Silent: l.silent, Kept: kept})
 		if err != nil {
 			return nil, err
 		}

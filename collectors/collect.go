@@ -19,6 +19,9 @@ type Options struct {
 	Node string
 	// API is where objects come from; nil: they are not read, and no evidence says anything of them.
 	API *API
+	// Root is where the node's root is mounted, for a svcnet that runs in a pod of the host's network: everything is
+	// read and run below it; empty: /. See EnterRoot.
+	Root string
 	// Silent leaves kube-proxy's HTTP endpoints alone. Asking them moves packet counters of the loopback
 	// interface's rules, and nothing else.
 	Silent bool

@@ -15,12 +15,28 @@ import (
 )
 
 // Collect reads this machine: the network namespace of the process. What could not be read is evidence with a
-// status; the error is that of ctx alone.
+// status; the error is that of ctx, or of a root that cannot be entered.
 func Collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
-	// Sources look through the eyes of one thread.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	p := &place{timeout: o.CommandTimeout, kernel: &kernelParts{}, kept: o.Kept}
+	if o.Root == "" {
+		// Sources look through the eyes of one thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		return collect(ctx, o)
+	}
+	var s *snapshot.Snapshot
+	err := onThread(func() error {
+		err := EnterRoot(o.Root)
+		if err == nil {
+			s, err = collect(ctx, o)
+		}
+		return err
+	})
+	return s, err
+}
+
+// collect reads what the thread sees.
+func collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
+	p := &place{root: o.Root, timeout: o.CommandTimeout, kernel: &kernelParts{}, kept: o.Kept}
 	if p.timeout == 0 {
 		p.timeout = DefaultCommandTimeout
 	}

@@ -14,6 +14,8 @@ import (
 type place struct {
 	// dir stands before the names of files: "" for the node, "pods/NAMESPACE/NAME/" for a pod.
 	dir string
+	// root is the root that other threads must enter to see what this one sees; empty: the process's own.
+	root string
 	// timeout bounds one command.
 	timeout time.Duration
 	// kernel knows which parts of the kernel are there; shared by all places.

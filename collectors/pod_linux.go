@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -51,13 +50,13 @@ func (p *place) readPod(ctx context.Context, pod string, podList []byte) []snaps
 		e := missed(dir+"iptables-nft-save.txt", snapshot.IPTablesSave, snapshot.NotCollected, fmt.Errorf("read the network namespace of pod %s: %w", pod, err))
 		return []snapshot.Evidence{e}
 	}
-	file, err := namespaceWith(addrs)
+	file, err := p.namespaceWith(addrs)
 	if err != nil {
 		return could(err)
 	}
-	inside := &place{dir: dir, timeout: p.timeout, kernel: p.kernel}
+	inside := &place{dir: dir, root: p.root, timeout: p.timeout, kernel: p.kernel}
 	var out []snapshot.Evidence
-	if err := within(file, func() { out = inside.readAll(ctx, podSources) }); err != nil {
+	if err := p.within(file, func() { out = inside.readAll(ctx, podSources) }); err != nil {
 		return could(err)
 	}
 	return out
@@ -101,7 +100,7 @@ func podAddrs(podList []byte, pod string) ([]netip.Addr, error) {
 //
 // Addresses of pods are private, and a machine may have several namespaces with one: of nodes that are containers
 // themselves, of a pod that is gone. The pod's own is then the one that an interface joins to this namespace.
-func namespaceWith(addrs []netip.Addr) (string, error) {
+func (p *place) namespaceWith(addrs []netip.Addr) (string, error) {
 	own, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
 		return "", reasonOf(err)
@@ -115,7 +114,7 @@ func namespaceWith(addrs []netip.Addr) (string, error) {
 		}
 		seen[id] = true
 		has := false
-		if err := within(file, func() {
+		if err := p.within(file, func() {
 			has = slices.ContainsFunc(ownAddrs(), func(a netip.Addr) bool { return slices.Contains(addrs, a) })
 		}); err != nil {
 			denied++
@@ -180,25 +179,23 @@ func joinedTo(file string) bool {
 	return err == nil && id >= 0
 }
 
-// within runs f on a thread that has entered the network namespace of a file. The thread is not used again.
-func within(file string, f func()) error {
-	done := make(chan error, 1)
-	go func() {
-		// Not unlocked: the runtime ends a thread whose goroutine ends locked, and nothing else ever runs in
-		// a namespace that it did not ask for.
-		runtime.LockOSThread()
-		done <- func() error {
-			ns, err := os.Open(file)
-			if err != nil {
-				return reasonOf(err)
+// within runs f on a thread of the place's root that has entered the network namespace of a file.
+func (p *place) within(file string, f func()) error {
+	return onThread(func() error {
+		if p.root != "" {
+			if err := EnterRoot(p.root); err != nil {
+				return err
 			}
-			defer ns.Close()
-			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-				return fmt.Errorf("enter it: %w", err)
-			}
-			f()
-			return nil
-		}()
-	}()
-	return <-done
+		}
+		ns, err := os.Open(file)
+		if err != nil {
+			return reasonOf(err)
+		}
+		defer ns.Close()
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter it: %w", err)
+		}
+		f()
+		return nil
+	})
 }

@@ -96,9 +96,9 @@ func findProxy() (*proxy, error) {
 const firstPIDNamespace = "pid:[4026531836]"
 
 // seesAllProcesses tells whether /proc shows every process of the machine, so that one that is not there does not run:
-// it is that of the first namespace, and root's eyes pass over a hidepid.
+// its first process is that of the first namespace, whichever svcnet is in itself, and root's eyes pass over a hidepid.
 func seesAllProcesses() bool {
-	ns, err := os.Readlink("/proc/self/ns/pid")
+	ns, err := os.Readlink("/proc/1/ns/pid")
 	return err == nil && ns == firstPIDNamespace && os.Geteuid() == 0
 }
 

@@ -21,9 +21,6 @@ type owner struct {
 	fd   int
 }
 
-// initPIDNamespace is the number of the first namespace of processes (PROC_PID_INIT_INO).
-const initPIDNamespace = "pid:[4026531836]"
-
 // socketOwners finds who holds the sockets, among the processes of the thread's network namespace: others hold
 // them only when somebody passed them on, and a node has many pods. Hidden says why owners may be missing; empty:
 // nothing is known to be hidden.
@@ -52,10 +49,10 @@ func socketOwners(ctx context.Context, sockets []listening) (owners map[uint64][
 	for _, list := range owners {
 		slices.SortFunc(list, func(a, b owner) int { return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.fd, b.fd)) })
 	}
-	switch ns, err := os.Readlink("/proc/self/ns/pid"); {
+	switch ns, err := os.Readlink("/proc/1/ns/pid"); {
 	case denied:
 		return owners, "processes of other users are not shown: run as root to see whose sockets these are"
-	case err == nil && ns != initPIDNamespace:
+	case err == nil && ns != firstPIDNamespace:
 		return owners, "only processes of svcnet's own container are shown: with hostPID it sees whose sockets these are"
 	}
 	return owners, ""
