@@ -2,18 +2,24 @@ package watch
 
 import (
 	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/report"
 )
+
+var update = flag.Bool("update", false, "write testdata/metrics.txt")
 
 func get(t *testing.T, m *Metrics, path string) (int, string) {
 	t.Helper()
@@ -102,6 +108,41 @@ func TestMetrics(t *testing.T) {
 	// Bounded, whatever is on the node.
 	if n := strings.Count(text, "\nsvcnet_"); n > 1000 {
 		t.Errorf("%d series", n)
+	}
+}
+
+// TestMetricNames holds the list of metrics, which deploy's rules and dashboard are checked against: its name, type and
+// labels on a line each.
+func TestMetricNames(t *testing.T) {
+	m := NewMetrics("v", time.Minute)
+	var st State
+	r := readingAt(0, "a", unknown("proxy-not-running"))
+	st.Read(r)
+	m.state(&st, r)
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, f := range families {
+		fmt.Fprintf(&b, "%s %s", f.GetName(), strings.ToLower(f.GetType().String()))
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			fmt.Fprintf(&b, " %s", l.GetName())
+		}
+		b.WriteByte('\n')
+	}
+	const file = "testdata/metrics.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("run go test ./watch -update, and look at deploy:\n%s", diff)
 	}
 }
 
