@@ -8,7 +8,7 @@ ALLOW    ?=
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 KREW     := sigs.k8s.io/krew/cmd/validate-krew-manifest@v0.5.0
 
-.PHONY: build test tools lint fuzz full oracle lab-up lab-down lab-shell bench golden fixtures schema krew-check clean
+.PHONY: build test tools lint fuzz full oracle lab-up lab-down lab-shell bench golden fixtures schema krew-check prometheus-check clean
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/kubectl-svcnet
@@ -63,6 +63,9 @@ schema: ## docs/schema from the types of package report
 krew-check: ## render krew.yaml for a made-up release and check its form
 	$(GO) run ./hack/krew -tag v0.0.0 -out dist/svcnet.yaml
 	GOFLAGS=-mod=mod $(GO) run $(KREW) -manifest dist/svcnet.yaml -skip-install
+
+prometheus-check: ## alert rules and dashboard of deploy, by Prometheus' own parser and engine; minutes when cold
+	cd test/prometheus && $(GO) test -count=1 ./...
 
 clean:
 	rm -rf bin dist

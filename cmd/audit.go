@@ -22,6 +22,7 @@ type auditFlags struct {
 	failOn       string
 	ignore       []string
 	pods         []string
+	watch        watchFlags
 	evidence     evidence
 	output       *output
 }
@@ -35,7 +36,10 @@ func (a *app) auditCommand() *cobra.Command {
 			"packets, and the mechanisms around that. Findings come worst first, grouped by root cause, each with what " +
 			"was wanted, what was found, the rule or object it rests on, and what to do. What is as it should be is " +
 			"counted and not shown.\n\n" +
-			"A check whose evidence is missing is named as not known: it is neither passed nor failed.\n\n" + exitStatus,
+			"A check whose evidence is missing is named as not known: it is neither passed nor failed.\n\n" +
+			"With --watch it goes on until it is interrupted and prints an event a line, as JSON unless standard output is a " +
+			"terminal: how long each change of a Service or EndpointSlice took to get into the kernel, findings that appear " +
+			"and clear, sources of evidence that change. The node is audited again when its rules change, and once a minute.\n\n" + exitStatus,
 		Example: fmt.Sprintf(`  # This machine, which is a node
   sudo %[1]s audit
 
@@ -47,6 +51,9 @@ func (a *app) auditCommand() *cobra.Command {
 
   # One Service, from files
   %[1]s audit svc/web -n store -f node-1/
+
+  # Go on, and say what happens; answer Prometheus
+  sudo %[1]s audit --watch --listen :19420
 
   # For scripts: any warning fails, but not that one
   %[1]s audit -o json --fail-on warning --ignore local-policy-no-local-endpoints=ingress/edge`, a.name),
@@ -63,6 +70,7 @@ func (a *app) auditCommand() *cobra.Command {
 	fs.StringSliceVar(&f.ignore, "ignore", nil, "Leave out a finding everywhere (ID) or for one Service (ID=NAMESPACE/NAME); repeatable")
 	fs.StringVar(&f.failOn, "fail-on", "error", "Exit with 3 when a finding is at least this severe: "+strings.Join(failLevels, ", "))
 	fs.StringSliceVar(&f.pods, "pod", nil, "Also look into the network namespace of this pod of the node, NAMESPACE/NAME: whether somebody listens (repeatable)")
+	f.watch.addFlags(c)
 	f.evidence.addFlags(c)
 	f.output.addFlags(c)
 	mustComplete(c, "fail-on", failLevels)
@@ -71,6 +79,9 @@ func (a *app) auditCommand() *cobra.Command {
 
 // audit checks and prints the document.
 func (a *app) audit(ctx context.Context, f *auditFlags, args []string) error {
+	if err := f.watch.check(f); err != nil {
+		return err
+	}
 	show, err := f.output.printer(a)
 	if err != nil {
 		return err
@@ -81,6 +92,9 @@ func (a *app) audit(ctx context.Context, f *auditFlags, args []string) error {
 	o, err := a.auditOptions(f, args)
 	if err != nil {
 		return err
+	}
+	if f.watch.on {
+		return a.watch(ctx, f, o)
 	}
 	f.evidence.pods = f.pods
 	nodes, err := a.nodes(ctx, &f.evidence, nil)

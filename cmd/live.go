@@ -154,10 +154,7 @@ func (l *live) read(ctx context.Context, a *app, node string, pods []string) (*s
 		return nil, err
 	}
 	if api == nil && !l.noAPI {
-		s.Evidence = append(s.Evidence, snapshot.Evidence{
-			File: "api", Format: snapshot.Objects, Status: snapshot.NotCollected,
-			Error: "no kubeconfig: objects were not read (name one with --kubeconfig, or give objects with -f and --live)",
-		})
+		s.Evidence = append(s.Evidence, noKubeconfig())
 		s.Arrange()
 	}
 	s.Tool, s.Captured = versionText(), time.Now().UTC().Format(time.RFC3339)
@@ -166,6 +163,14 @@ func (l *live) read(ctx context.Context, a *app, node string, pods []string) (*s
 	}
 	l.say(a, s, api)
 	return s, nil
+}
+
+// noKubeconfig is the evidence that there was nowhere to read objects from.
+func noKubeconfig() snapshot.Evidence {
+	return snapshot.Evidence{
+		File: "api", Format: snapshot.Objects, Status: snapshot.NotCollected,
+		Error: "no kubeconfig: objects were not read (name one with --kubeconfig, or give objects with -f and --live)",
+	}
 }
 
 // noNode says why this machine is no node that serves Services; empty when it may be one. What could not be

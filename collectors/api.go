@@ -59,6 +59,9 @@ var kinds = []kind{
 // apiFile names the evidence that says why the API could not be read at all.
 const apiFile = "api"
 
+// errNodeUnknown is why pods are not read where nobody knows whose.
+var errNodeUnknown = errors.New("read pods: which Node this machine is, is not known (say it with --node NAME)")
+
 // pageSize is what kubectl asks for at a time.
 const pageSize = 500
 
@@ -98,8 +101,7 @@ func readAPI(ctx context.Context, a *API, nodeOf func(nodes []byte) string) []sn
 		if k.ofNode {
 			name := nodeOf(nodes)
 			if name == "" {
-				out = append(out, missed(k.file, snapshot.Objects, snapshot.NotCollected,
-					errors.New("read pods: which Node this machine is, is not known (say it with --node NAME)")))
+				out = append(out, missed(k.file, snapshot.Objects, snapshot.NotCollected, errNodeUnknown))
 				continue
 			}
 			only.fields = "spec.nodeName=" + name

@@ -27,9 +27,29 @@ type Options struct {
 	Silent bool
 	// Pods are pods of this node, as NAMESPACE/NAME, whose network namespaces are read too.
 	Pods []string
+	// Kept holds what an earlier reading with the same Kept read of rules: it is taken again where the kernel says that
+	// they did not change. Nil: everything is read.
+	Kept *Kept
 	// CommandTimeout bounds one command or one request of the loopback endpoints; 0: DefaultCommandTimeout.
 	CommandTimeout time.Duration
 }
+
+// Kept is what is kept from one reading of a node to the next, for who reads again and again: rules, which take the
+// longest to read, as long as nobody changes them. What the kernel changes in them by itself is then as it was when they
+// were read: packet counters, and entries that packets put into sets. The zero value keeps nothing yet. Use it from
+// one goroutine.
+type Kept struct {
+	sources map[string]keptSource
+}
+
+// keptSource is what was read of a source, and what was there when that began.
+type keptSource struct {
+	mark     string
+	evidence []snapshot.Evidence
+}
+
+// Forget has the next reading read everything.
+func (k *Kept) Forget() { k.sources = nil }
 
 // DefaultCommandTimeout is enough for iptables-save of a node with 50,000 Services on a busy machine.
 const DefaultCommandTimeout = 60 * time.Second

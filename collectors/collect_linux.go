@@ -36,7 +36,7 @@ func Collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
 
 // collect reads what the thread sees.
 func collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
-	p := &place{root: o.Root, timeout: o.CommandTimeout, kernel: &kernelParts{}}
+	p := &place{root: o.Root, timeout: o.CommandTimeout, kernel: &kernelParts{}, kept: o.Kept}
 	if p.timeout == 0 {
 		p.timeout = DefaultCommandTimeout
 	}
@@ -87,7 +87,7 @@ func (p *place) readAll(ctx context.Context, sources []source) []snapshot.Eviden
 		if ctx.Err() != nil {
 			break
 		}
-		out = append(out, src.read(ctx, p)...)
+		out = append(out, p.readOrKeep(ctx, src)...)
 	}
 	return out
 }

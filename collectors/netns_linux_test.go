@@ -60,7 +60,7 @@ func shell(t *testing.T, script string) string {
 
 // ruleSources are the sources of this test: those that ask for rules, and what is beside them.
 func ruleSources() []source {
-	return []source{{"iptables", readIPTables}, {"nft", readNFT}, {"ipset", readIPSets}, {"ipvs", readIPVS}, {"tools", readTools}}
+	return []source{{name: "iptables", read: readIPTables}, {name: "nft", read: readNFT}, {name: "ipset", read: readIPSets}, {name: "ipvs", read: readIPVS}, {name: "tools", read: readTools}}
 }
 
 // readRulesAll reads them, by file.

@@ -2,6 +2,7 @@ package collectors
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
@@ -19,6 +20,8 @@ type place struct {
 	timeout time.Duration
 	// kernel knows which parts of the kernel are there; shared by all places.
 	kernel *kernelParts
+	// kept are sources of an earlier reading; nil: none are.
+	kept *Kept
 }
 
 // A source reads one subject of a place. It returns evidence for everything that it could have read: what was
@@ -26,4 +29,30 @@ type place struct {
 type source struct {
 	name string
 	read func(ctx context.Context, p *place) []snapshot.Evidence
+	// mark says what is there, in a text that is another one after every change; nil: nothing cheaper than reading does.
+	mark func(p *place) (string, error)
+}
+
+// readOrKeep reads a source, or takes what was read of it before where nothing changed since.
+func (p *place) readOrKeep(ctx context.Context, src source) []snapshot.Evidence {
+	if p.kept == nil || src.mark == nil {
+		return src.read(ctx, p)
+	}
+	mark, err := src.mark(p)
+	if err != nil {
+		return src.read(ctx, p)
+	}
+	if was, ok := p.kept.sources[src.name]; ok && was.mark == mark {
+		return slices.Clone(was.evidence)
+	}
+	// What changes while it is read has another mark afterwards, and is read again the next time.
+	out := src.read(ctx, p)
+	if p.kept.sources == nil {
+		p.kept.sources = make(map[string]keptSource)
+	}
+	delete(p.kept.sources, src.name)
+	if !slices.ContainsFunc(out, func(e snapshot.Evidence) bool { return !e.Status.Answers() }) {
+		p.kept.sources[src.name] = keptSource{mark, slices.Clone(out)}
+	}
+	return out
 }

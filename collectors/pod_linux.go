@@ -20,13 +20,13 @@ import (
 // podSources are what is read of a pod's own network namespace: the rules of a sidecar or a CNI plugin, and who
 // listens there.
 var podSources = []source{
-	{"iptables", readIPTables},
-	{"nft", readNFT},
-	{"addr", readAddrs},
-	{"route", readRoutes},
-	{"rule", readRules},
-	{"sysctl", readSysctls},
-	{"socket", readSockets},
+	{name: "iptables", read: readIPTables},
+	{name: "nft", read: readNFT},
+	{name: "addr", read: readAddrs},
+	{name: "route", read: readRoutes},
+	{name: "rule", read: readRules},
+	{name: "sysctl", read: readSysctls},
+	{name: "socket", read: readSockets},
 }
 
 // readPods reads the network namespaces of pods, named NAMESPACE/NAME. podList is the pods of this node as the

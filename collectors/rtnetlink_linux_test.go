@@ -19,8 +19,8 @@ import (
 
 func hostSources() []source {
 	return []source{
-		{"addr", readAddrs}, {"route", readRoutes}, {"rule", readRules}, {"bridge", readBridge}, {"sysctl", readSysctls},
-		{"conntrack", readConntrack}, {"recent", readRecent}, {"socket", readSockets}, {"uname", readUname},
+		{name: "addr", read: readAddrs}, {name: "route", read: readRoutes}, {name: "rule", read: readRules}, {name: "bridge", read: readBridge}, {name: "sysctl", read: readSysctls},
+		{name: "conntrack", read: readConntrack}, {name: "recent", read: readRecent}, {name: "socket", read: readSockets}, {name: "uname", read: readUname},
 	}
 }
 

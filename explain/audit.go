@@ -43,12 +43,22 @@ type Ignored struct {
 // Errors: a *UsageError for an Ignore that names no finding, a *NotFoundError for a Service that the evidence does not
 // have. Evidence that is missing is no error: checks that need it are in the document's Unknown.
 func Audit(s *snapshot.Snapshot, o AuditOptions) (*report.Report, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return newModel(s).audit(o)
+}
+
+func (o *AuditOptions) check() error {
 	for _, i := range o.Ignore {
 		if check.Lookup(i.ID) == nil {
-			return nil, usage("--ignore %s is no finding (`svcnet explain` lists them)", i.ID)
+			return usage("--ignore %s is no finding (`svcnet explain` lists them)", i.ID)
 		}
 	}
-	m := newModel(s)
+	return nil
+}
+
+func (m *model) audit(o AuditOptions) (*report.Report, error) {
 	for _, name := range o.Services {
 		if _, ok := m.objects.Service(o.Namespace, name); !ok && len(m.plan.Of(o.Namespace, name)) == 0 {
 			return nil, &NotFoundError{m.notFound(TraceOptions{Namespace: o.Namespace, Service: name})}
