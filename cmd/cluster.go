@@ -206,7 +206,7 @@ func (a *app) reach(ctx context.Context, e *evidence, pick choice) (*reach, erro
 		return nil, errors.New("read nodes through the cluster: there is no kubeconfig (name one with --kubeconfig, or run this on the node)")
 	}
 	if r.objects = known; r.objects == nil {
-		r.objects = collectors.Objects(ctx, r.api)
+		r.objects = collectors.ReadObjects(ctx, r.api)
 	}
 	why, err := r.choose(t, pick)
 	if err != nil {
@@ -362,7 +362,7 @@ func (r *reach) complete(s *snapshot.Snapshot, pods snapshot.Evidence) {
 func (r *reach) one(ctx context.Context) (*snapshot.Snapshot, error) {
 	first := r.session == nil
 	if !first {
-		r.objects = collectors.Objects(ctx, r.api)
+		r.objects = collectors.ReadObjects(ctx, r.api)
 	}
 	pods := collectors.PodsOf(ctx, r.api, r.nodes[0].Name)
 	if first {

@@ -65,9 +65,9 @@ var errNodeUnknown = errors.New("read pods: which Node this machine is, is not k
 // pageSize is what kubectl asks for at a time.
 const pageSize = 500
 
-// Objects reads what the API knows of the whole cluster: nodes, endpoint slices, Services, and pods of Services without
+// ReadObjects reads what the API knows of the whole cluster: nodes, endpoint slices, Services, and pods of Services without
 // ready endpoints. Those of one node are PodsOf. What could not be read is evidence with a status.
-func Objects(ctx context.Context, a *API) []snapshot.Evidence { return readAPI(ctx, a, nil) }
+func ReadObjects(ctx context.Context, a *API) []snapshot.Evidence { return readAPI(ctx, a, nil) }
 
 // PodsOf reads the pods of one node.
 func PodsOf(ctx context.Context, a *API, node string) snapshot.Evidence {
