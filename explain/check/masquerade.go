@@ -71,6 +71,10 @@ func (p *Port) masquerades(missing bool, effect, remedy string) []report.Finding
 		if h := &at.Hops[i]; !missing && nativeTable(h.Table) && !tableOfProxy(h.Table) && strings.Contains(h.Text, " mark set ") {
 			evidence = append(evidence, hopEvidence(h))
 		}
+		// The rule that sent the packet to be marked: one before it ought to have kept it away.
+		if h := &at.Hops[i]; !missing && h.Kind == "rule" && i+1 < len(at.Hops) && at.Hops[i+1].Chain == "KUBE-MARK-MASQ" {
+			evidence = append(evidence, hopEvidence(h))
+		}
 	}
 	evidence = append(append(evidence, rules(backend)...), nftPlaces(p.nftWay(at))...)
 	if missing {

@@ -286,6 +286,20 @@ func (h *hunt) try(t *testing.T, n int, u *mutant, s *score) error {
 	return nil
 }
 
+// forgetNeighbours empties the neighbour caches: rules that keep IPv6 from finding neighbours are not noticed before.
+func (h *hunt) forgetNeighbours(ctx context.Context) error {
+	all := []*lab.Namespace{h.Client.Netns(), h.n1.Netns(), h.n2.Netns(), h.n3.Netns()}
+	for _, p := range h.pods {
+		all = append(all, p.Netns())
+	}
+	for _, n := range all {
+		if err := n.IP(ctx, "neigh flush all"); err != nil {
+			return fmt.Errorf("empty the neighbour cache of %s: %w", n, err)
+		}
+	}
+	return nil
+}
+
 // takeBack undoes a change and checks that the node is as before.
 func (h *hunt) takeBack(ctx context.Context, u *mutant) error {
 	if err := u.undo(ctx); err != nil {
@@ -350,6 +364,9 @@ func (h *hunt) look(ctx context.Context, u *mutant) (*view, error) {
 	}
 	near := func(c *cell) bool {
 		return (u.family == 0 || c.to.Addr().Is6() == (u.family == 6)) && (len(u.about) == 0 || slices.Contains(u.about, c.service))
+	}
+	if err := h.forgetNeighbours(ctx); err != nil {
+		return nil, err
 	}
 	if err := h.connect(ctx, v, near); err != nil {
 		return nil, err
