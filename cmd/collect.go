@@ -22,6 +22,7 @@ import (
 type collectFlags struct {
 	out      string
 	pods     []string
+	noReport bool
 	evidence evidence
 }
 
@@ -32,7 +33,10 @@ func (a *app) collectCommand() *cobra.Command {
 		Short: "Write everything that is read of this node into a bundle",
 		Long: "Write everything that is read of this node into a bundle: a gzipped tar archive of plain files, with a " +
 			"manifest that says what became of each source. Given to -f it answers every question as the node did, " +
-			"byte for byte.\n\n" +
+			"byte for byte. Beside the evidence it carries, for people and other programs, report.txt and report.json, which " +
+			"are what audit says of it, nftables rules as text, and the version of this program; svcnet does not read those " +
+			"back.\n\n" +
+			"Without -o the name of the bundle is printed.\n\n" +
 			"The bundle holds addresses, the names of objects and processes, and Services, endpoint slices, nodes and " +
 			"this node's pods as the API has them. Nothing is left out or renamed.\n\n" + exitStatus,
 		Example: fmt.Sprintf(`  # This machine, which is a node
@@ -47,7 +51,9 @@ func (a *app) collectCommand() *cobra.Command {
 	fs.SortFlags = false
 	fs.StringVarP(&f.out, "output", "o", "", "File to write, or - for standard output (default svcnet-NODE-TIME.tar.gz)")
 	fs.StringSliceVar(&f.pods, "pod", nil, "Also look into the network namespace of this pod of the node, NAMESPACE/NAME (repeatable)")
+	fs.BoolVar(&f.noReport, "no-report", false, "Evidence only, without report.txt, report.json and rules as text")
 	f.evidence.addFlags(c)
+	a.completeNodes(c, &f.evidence)
 	return c
 }
 
@@ -71,8 +77,19 @@ func (a *app) collect(ctx context.Context, f *collectFlags) error {
 	if name == "" {
 		name = bundleName(s.Node, time.Now().UTC())
 	}
-	if err := a.writeBundle(s, name); err != nil {
+	var texts []snapshot.Rendered
+	if !f.noReport {
+		if texts, err = forPeople(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := a.writeBundle(s, name, texts); err != nil {
 		return err
+	}
+	if f.out == "" {
+		if _, err := fmt.Fprintln(a.Out, name); err != nil {
+			return fmt.Errorf("print the name of the bundle: %w", err)
+		}
 	}
 	return a.collected(s, name)
 }
@@ -88,9 +105,9 @@ func bundleName(node string, now time.Time) string {
 }
 
 // writeBundle writes to a file beside the one that is named and renames it: a bundle that is there is whole.
-func (a *app) writeBundle(s *snapshot.Snapshot, name string) (err error) {
+func (a *app) writeBundle(s *snapshot.Snapshot, name string, texts []snapshot.Rendered) (err error) {
 	if name == "-" {
-		return s.WriteBundle(a.Out)
+		return s.WriteBundle(a.Out, texts...)
 	}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		// A pipe or a device takes the bytes as they come; a folder says so itself.
@@ -98,7 +115,7 @@ func (a *app) writeBundle(s *snapshot.Snapshot, name string) (err error) {
 		if err != nil {
 			return writeError(name, err)
 		}
-		if err := errors.Join(s.WriteBundle(out), out.Close()); err != nil {
+		if err := errors.Join(s.WriteBundle(out, texts...), out.Close()); err != nil {
 			return writeError(name, err)
 		}
 		return nil
@@ -113,7 +130,7 @@ func (a *app) writeBundle(s *snapshot.Snapshot, name string) (err error) {
 			_ = os.Remove(out.Name())
 		}
 	}()
-	if err := errors.Join(s.WriteBundle(out), out.Close()); err != nil {
+	if err := errors.Join(s.WriteBundle(out, texts...), out.Close()); err != nil {
 		return writeError(name, err)
 	}
 	if err := os.Rename(out.Name(), name); err != nil {
@@ -130,26 +147,36 @@ func writeError(name string, err error) error {
 	return fmt.Errorf("write %s: %w (name another file with -o)", name, err)
 }
 
-// collected says what was written and what is not in it, and returns the exit code as an error.
+// collected says what was written and what is not in it, and returns the exit code as an error. A bundle that lacks
+// nothing that a question needs is worth a word at a terminal only.
 func (a *app) collected(s *snapshot.Snapshot, name string) error {
-	var size string
-	if info, err := os.Stat(name); err == nil && name != "-" {
-		size = fmt.Sprintf(", %d KiB", (info.Size()+1023)/1024)
-	}
-	if name != "-" {
-		a.note("%s: %d sources%s", name, len(s.Evidence), size)
-	}
 	var sources []report.Source
 	for _, e := range s.Evidence {
 		sources = append(sources, report.Source{Name: string(e.Format), Status: string(e.Status), File: e.File, Error: e.Error})
-		if e.Status.Answers() || e.Status == snapshot.Unsupported {
-			continue
-		}
-		a.note("  %s: %s: %s", e.Status, e.File, e.Error)
 	}
 	// What a trace of this bundle would lack. A source without a file was never looked for.
-	if slices.ContainsFunc(explain.MissingSources(sources), func(m report.Source) bool { return m.File != "" }) {
+	lacks := slices.ContainsFunc(explain.MissingSources(sources), func(m report.Source) bool { return m.File != "" })
+	if lacks || isTerminal(a.Err) {
+		a.contents(s, name)
+	}
+	if lacks {
 		return &exitError{exitMissing}
 	}
 	return nil
+}
+
+// contents lists what a bundle lacks.
+func (a *app) contents(s *snapshot.Snapshot, name string) {
+	if name != "-" {
+		var size string
+		if info, err := os.Stat(name); err == nil {
+			size = fmt.Sprintf(", %d KiB", (info.Size()+1023)/1024)
+		}
+		a.note("%s: %d sources%s", name, len(s.Evidence), size)
+	}
+	for _, e := range s.Evidence {
+		if !e.Status.Answers() && e.Status != snapshot.Unsupported {
+			a.note("  %s: %s: %s", e.Status, e.File, e.Error)
+		}
+	}
 }
