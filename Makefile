@@ -8,7 +8,7 @@ ALLOW    ?=
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 KREW     := sigs.k8s.io/krew/cmd/validate-krew-manifest@v0.5.0
 
-.PHONY: build test tools lint fuzz full oracle lab-up lab-down lab-shell bench golden fixtures schema krew-check clean
+.PHONY: build test tools lint fuzz full oracle lab-up lab-down lab-shell bench golden fixtures schema reference krew-check clean
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/kubectl-svcnet
@@ -59,6 +59,9 @@ fixtures: ## record nodes of every kube-proxy of the list for test/recorded; min
 
 schema: ## docs/schema from the types of package report
 	$(GO) run ./hack/schema
+
+reference: ## docs/man and docs/cli from the commands
+	$(GO) run ./hack/reference
 
 krew-check: ## render krew.yaml for a made-up release and check its form
 	$(GO) run ./hack/krew -tag v0.0.0 -out dist/svcnet.yaml
