@@ -28,6 +28,7 @@ type collectFlags struct {
 	pods     []string
 	redact   bool
 	keyFile  string
+	noReport bool
 	evidence evidence
 }
 
@@ -38,7 +39,10 @@ func (a *app) collectCommand() *cobra.Command {
 		Short: "Write everything that is read of this node into a bundle",
 		Long: "Write everything that is read of this node into a bundle: a gzipped tar archive of plain files, with a " +
 			"manifest that says what became of each source. Given to -f it answers every question as the node did, " +
-			"byte for byte.\n\n" +
+			"byte for byte. Beside the evidence it carries, for people and other programs, report.txt and report.json, which " +
+			"are what audit says of it, nftables rules as text, and the version of this program; svcnet does not read those " +
+			"back.\n\n" +
+			"Without -o the name of the bundle is printed.\n\n" +
 			"The bundle holds addresses, the names of objects and processes, and Services, endpoint slices, nodes and " +
 			"this node's pods as the API has them. With --redact names and addresses are others, the same ones " +
 			"everywhere, so that the bundle still gives the same answers; what cannot be redacted is left out. " +
@@ -63,7 +67,9 @@ func (a *app) collectCommand() *cobra.Command {
 	fs.StringSliceVar(&f.pods, "pod", nil, "Also look into the network namespace of this pod of the node, NAMESPACE/NAME (repeatable)")
 	fs.BoolVar(&f.redact, "redact", false, "Rename names and addresses consistently, and leave out what cannot be; the renaming is kept nowhere")
 	fs.StringVar(&f.keyFile, "redact-key", "", "File with a secret of 16 bytes or more: bundles redacted with one secret have the same new names (default: a random one each time)")
+	fs.BoolVar(&f.noReport, "no-report", false, "Evidence only, without report.txt, report.json and rules as text")
 	f.evidence.addFlags(c)
+	a.completeNodes(c, &f.evidence)
 	return c
 }
 
@@ -96,21 +102,32 @@ func (a *app) collect(ctx context.Context, f *collectFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.keep(f, key, s, func(node string) string { return cmp.Or(f.out, bundleName(node, time.Now().UTC())) })
+	return a.keep(ctx, f, key, s, func(node string) string { return cmp.Or(f.out, bundleName(node, time.Now().UTC())) })
 }
 
 // keep writes what was read into a bundle, with other names where that was asked for. name is the bundle's for a node's,
 // which may be another one by then.
-func (a *app) keep(f *collectFlags, key []byte, s *snapshot.Snapshot, name func(node string) string) (err error) {
+func (a *app) keep(ctx context.Context, f *collectFlags, key []byte, s *snapshot.Snapshot, name func(node string) string) (err error) {
 	f.evidence.list(a, s)
 	if f.redact {
 		if s, err = redact.Redact(s, key); err != nil {
 			return err
 		}
 	}
+	var texts []snapshot.Rendered
+	if !f.noReport {
+		if texts, err = forPeople(ctx, s); err != nil {
+			return err
+		}
+	}
 	file := name(s.Node)
-	if err := a.writeBundle(s, file); err != nil {
+	if err := a.writeBundle(s, file, texts); err != nil {
 		return err
+	}
+	if f.out == "" {
+		if _, err := fmt.Fprintln(a.Out, file); err != nil {
+			return fmt.Errorf("print the name of the bundle: %w", err)
+		}
 	}
 	return a.collected(s, file)
 }
@@ -137,7 +154,7 @@ func (a *app) collectNodes(ctx context.Context, f *collectFlags, key []byte, nod
 	for n := range nodes {
 		err := n.err
 		if err == nil {
-			err = a.keep(f, key, n.snapshot, func(node string) string { return filepath.Join(f.out, bundleName(node, now)) })
+			err = a.keep(ctx, f, key, n.snapshot, func(node string) string { return filepath.Join(f.out, bundleName(node, now)) })
 		}
 		// A bundle that lacks something is written all the same.
 		var lacks *exitError
@@ -198,9 +215,9 @@ func bundleName(node string, now time.Time) string {
 }
 
 // writeBundle writes to a file beside the one that is named and renames it: a bundle that is there is whole.
-func (a *app) writeBundle(s *snapshot.Snapshot, name string) (err error) {
+func (a *app) writeBundle(s *snapshot.Snapshot, name string, texts []snapshot.Rendered) (err error) {
 	if name == "-" {
-		return s.WriteBundle(a.Out)
+		return s.WriteBundle(a.Out, texts...)
 	}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		// A pipe or a device takes the bytes as they come; a folder says so itself.
@@ -208,7 +225,7 @@ func (a *app) writeBundle(s *snapshot.Snapshot, name string) (err error) {
 		if err != nil {
 			return writeError(name, err)
 		}
-		if err := errors.Join(s.WriteBundle(out), out.Close()); err != nil {
+		if err := errors.Join(s.WriteBundle(out, texts...), out.Close()); err != nil {
 			return writeError(name, err)
 		}
 		return nil
@@ -223,7 +240,7 @@ func (a *app) writeBundle(s *snapshot.Snapshot, name string) (err error) {
 			_ = os.Remove(out.Name())
 		}
 	}()
-	if err := errors.Join(s.WriteBundle(out), out.Close()); err != nil {
+	if err := errors.Join(s.WriteBundle(out, texts...), out.Close()); err != nil {
 		return writeError(name, err)
 	}
 	if err := os.Rename(out.Name(), name); err != nil {
@@ -240,26 +257,36 @@ func writeError(name string, err error) error {
 	return fmt.Errorf("write %s: %w (name another file with -o)", name, err)
 }
 
-// collected says what was written and what is not in it, and returns the exit code as an error.
+// collected says what was written and what is not in it, and returns the exit code as an error. A bundle that lacks
+// nothing that a question needs is worth a word at a terminal only.
 func (a *app) collected(s *snapshot.Snapshot, name string) error {
-	var size string
-	if info, err := os.Stat(name); err == nil && name != "-" {
-		size = fmt.Sprintf(", %d KiB", (info.Size()+1023)/1024)
-	}
-	if name != "-" {
-		a.note("%s: %d sources%s", name, len(s.Evidence), size)
-	}
 	var sources []report.Source
 	for _, e := range s.Evidence {
 		sources = append(sources, report.Source{Name: string(e.Format), Status: string(e.Status), File: e.File, Error: e.Error})
-		if e.Status.Answers() || e.Status == snapshot.Unsupported {
-			continue
-		}
-		a.note("  %s: %s: %s", e.Status, e.File, e.Error)
 	}
 	// What a trace of this bundle would lack. A source without a file was never looked for.
-	if slices.ContainsFunc(explain.MissingSources(sources), func(m report.Source) bool { return m.File != "" }) {
+	lacks := slices.ContainsFunc(explain.MissingSources(sources), func(m report.Source) bool { return m.File != "" })
+	if lacks || isTerminal(a.Err) {
+		a.contents(s, name)
+	}
+	if lacks {
 		return &exitError{exitMissing}
 	}
 	return nil
+}
+
+// contents lists what a bundle lacks.
+func (a *app) contents(s *snapshot.Snapshot, name string) {
+	if name != "-" {
+		var size string
+		if info, err := os.Stat(name); err == nil {
+			size = fmt.Sprintf(", %d KiB", (info.Size()+1023)/1024)
+		}
+		a.note("%s: %d sources%s", name, len(s.Evidence), size)
+	}
+	for _, e := range s.Evidence {
+		if !e.Status.Answers() && e.Status != snapshot.Unsupported {
+			a.note("  %s: %s: %s", e.Status, e.File, e.Error)
+		}
+	}
 }

@@ -172,7 +172,7 @@ func (o *Options) program() string {
 
 // command is what runs in the pod for one reading. Objects are not its business, nor has it credentials to read them.
 func (o *Options) command(node string) []string {
-	c := []string{o.program(), "collect", "--output=-", "--root=" + HostRoot, "--no-api", "--node=" + node}
+	c := []string{o.program(), "collect", "--output=-", "--no-report", "--root=" + HostRoot, "--no-api", "--node=" + node}
 	if o.Silent {
 		c = append(c, "--silent")
 	}

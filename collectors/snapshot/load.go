@@ -86,7 +86,7 @@ func (l *loader) snapshot(alone bool) (*Snapshot, error) {
 		return nil, l.fatal
 	}
 	if alone && len(l.evidence) == 1 {
-		if e := l.evidence[0]; e.Data == nil && (e.Status == Denied || e.Status == Failed) && l.bundle == nil {
+		if e := l.evidence[0]; e.Data == nil && (e.Status == Denied || e.Status == Failed || e.Status == Truncated) && l.bundle == nil {
 			return nil, errors.New(e.Error)
 		}
 	}

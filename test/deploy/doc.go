@@ -1,2 +1,4 @@
-// Package deploy holds the manifests of folder deploy against the types of the API and against a real API server.
+// Package deploy holds the files of folder deploy, which others' tools read, against the types of the API, a real API server
+// and what the program has; each does what it says when it is run against a stand-in of that tool. Troubleshoot's own library
+// reads its spec in test/troubleshoot, a module of its own.
 package deploy
