@@ -63,7 +63,7 @@ schema: ## docs/schema from the types of package report
 reference: ## docs/man and docs/cli from the commands
 	$(GO) run ./hack/reference
 
-checks: krew-check release-check troubleshoot-check ## what only others' own code can check, in modules of its own; minutes the first time
+checks: krew-check release-check troubleshoot-check prometheus-check ## what only others' own code can check, in modules of its own; minutes the first time
 
 release-check: ## .goreleaser.yaml as goreleaser reads it, and two builds from it that have to be equal
 	cd test/release && $(GO) test -count=1 ./...
