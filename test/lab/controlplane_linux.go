@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -52,8 +53,14 @@ func (l *Lab) startControlPlane() error {
 	if err != nil {
 		return err
 	}
+	return l.startAPIServer()
+}
+
+// startAPIServer starts kube-apiserver, the first time and every other.
+func (l *Lab) startAPIServer() error {
+	env := []string{"PATH=" + systemPath, "HOME=" + l.Dir}
 	key := filepath.Join(l.Dir, "service-account.key")
-	return l.keep(l.start(l.ControlPlane.ns, "kube-apiserver", l.apiLog(), env, l.Paths.KubeAPIServer,
+	p, err := l.start(l.ControlPlane.ns, "kube-apiserver", l.apiLog(), env, l.Paths.KubeAPIServer,
 		"--etcd-servers=http://127.0.0.1:2379",
 		"--advertise-address="+controlPlaneIPv4, "--secure-port=6443", "--cert-dir="+filepath.Join(l.Dir, "pki"),
 		"--token-auth-file="+filepath.Join(l.Dir, "tokens.csv"), "--authorization-mode=RBAC",
@@ -62,7 +69,31 @@ func (l *Lab) startControlPlane() error {
 		// No controller makes ServiceAccounts.
 		"--disable-admission-plugins=ServiceAccount",
 		"--service-cluster-ip-range="+ServiceCIDRs,
-		"--allow-privileged=true", "--profiling=false"))
+		// exec and logs go to the kubelets of real nodes, which have no name that could be resolved.
+		"--kubelet-preferred-address-types=InternalIP",
+		"--allow-privileged=true", "--profiling=false")
+	if err == nil {
+		l.apiServer = p
+	}
+	return l.keep(p, err)
+}
+
+// RestartAPIServer ends kube-apiserver, as an upgrade does, waits, starts it again and returns when it answers.
+func (l *Lab) RestartAPIServer(ctx context.Context, gone time.Duration) error {
+	old := l.apiServer
+	if err := old.stop(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.processes = slices.DeleteFunc(l.processes, func(p *process) bool { return p == old })
+	l.mu.Unlock()
+	if !pause(ctx, gone) {
+		return ctx.Err()
+	}
+	if err := l.startAPIServer(); err != nil {
+		return err
+	}
+	return l.waitControlPlane(ctx)
 }
 
 func (l *Lab) apiLog() string { return filepath.Join(l.Dir, "kube-apiserver.log") }
