@@ -18,6 +18,7 @@ import (
 var needs = map[corev1.Capability][]string{
 	"NET_ADMIN":       {"conntrack.txt", "nft.nl"},
 	"SYS_PTRACE":      {"kube-proxy-args.txt"},
+	"SYS_CHROOT":      {"conntrack.txt", "ip-addr.txt", "iptables-nft-save.txt", "kube-proxy-args.txt", "nft.nl", "ss.txt", "sysctl.txt"},
 	"DAC_READ_SEARCH": {},
 	"NET_RAW":         {},
 }
