@@ -96,3 +96,16 @@ func ownBinary(t *testing.T) string {
 	}
 	return file
 }
+
+// TestDocumented: the page tells what the pod may, and for what.
+func TestDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/nodes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range Capabilities {
+		if line := "| " + string(c.Name) + " | " + c.For + " |\n"; !strings.Contains(string(page), line) {
+			t.Errorf("docs/nodes.md lacks the line %s", line)
+		}
+	}
+}
