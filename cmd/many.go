@@ -164,7 +164,7 @@ func noNodes(failed []error) error {
 		}
 	}
 	if len(lines) == 1 {
-		return fmt.Errorf("none of %d nodes could be read: %w", len(failed), failed[0])
+		return failed[0]
 	}
 	return fmt.Errorf("none of %d nodes could be read: %s; and %d more", len(failed), lines[0], len(failed)-1)
 }

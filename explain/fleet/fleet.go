@@ -19,9 +19,13 @@ import (
 type part struct {
 	// key tells it from others.
 	key string
-	// words say it to people.
-	words string
+	// words say it to people; who, where there is one, is whom it is said of, and parts that differ in that alone are
+	// told in one.
+	words, who string
 }
+
+// ofTheNode ends the key of a part that says no more than that a node does what is asked of it, and not of others.
+const ofTheNode = "\nas asked of the node"
 
 // kind are nodes whose documents say the same.
 type kind struct {
@@ -30,6 +34,8 @@ type kind struct {
 	item  string
 	parts []part
 	text  string
+	// local is true where some of what they do depends on their own endpoints.
+	local bool
 	// rank is how bad it is: the smaller the worse.
 	rank int
 }
@@ -54,6 +60,7 @@ func (k *kinds) add(node, text string, rank int, parts []part) (of *kind, first 
 	of = k.all[print]
 	if of == nil {
 		of = &kind{nodes: []string{node}, item: node, parts: parts, text: text, rank: rank}
+		of.local = slices.ContainsFunc(parts, func(p part) bool { return strings.HasSuffix(p.key, ofTheNode) })
 		if k.all == nil {
 			k.all = make(map[[sha256.Size]byte]*kind)
 		}
@@ -109,6 +116,9 @@ func (k *kinds) kindred() []report.Kindred {
 	for _, of := range odd {
 		of.nodes = sorted(of.nodes)
 		g := report.Kindred{Nodes: of.nodes, Item: of.item, Odd: of != usual, Differs: []string{}, Text: of.text}
+		if len(of.nodes) > 1 && of.local {
+			g.Text += " Of the other nodes the same holds but for their own endpoints."
+		}
 		if g.Odd {
 			g.Differs = limited(differences(of.parts, usual.parts))
 		}
@@ -119,24 +129,46 @@ func (k *kinds) kindred() []report.Kindred {
 
 // differences says what one list of parts has and another has not, and the other way round.
 func differences(these, those []part) []string {
-	var out []string
+	var out []part
 	has := func(list []part, key string) bool {
 		_, ok := slices.BinarySearchFunc(list, key, func(p part, key string) int { return cmp.Compare(p.key, key) })
 		return ok
 	}
 	for _, p := range these {
 		if !has(those, p.key) {
-			out = append(out, p.words)
+			out = append(out, p)
 		}
 	}
 	for _, p := range those {
 		// What both say of one thing is told by what it is here.
 		if !has(these, p.key) && !slices.ContainsFunc(these, func(q part) bool { return about(q) == about(p) }) {
-			out = append(out, "without "+p.words)
+			p.words = "without " + p.words
+			out = append(out, p)
+		}
+	}
+	return told(out)
+}
+
+// told are parts in words, those that differ in whom they are said of in one.
+func told(parts []part) []string {
+	var out []string
+	who := make(map[string][]string)
+	for _, p := range parts {
+		if !slices.Contains(out, p.words) {
+			out = append(out, p.words)
+		}
+		if p.who != "" && !slices.Contains(who[p.words], p.who) {
+			who[p.words] = append(who[p.words], p.who)
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	for i, words := range out {
+		if of := who[words]; len(of) > 0 {
+			slices.Sort(of)
+			out[i] = words + " (from " + strings.Join(of, ", ") + ")"
+		}
+	}
+	return out
 }
 
 // about is what a part says something of: the first line of its key.
@@ -170,8 +202,10 @@ func (k *kinds) text() string {
 		text = "1 node: " + usual.item
 	case odd == 0:
 		text = fmt.Sprintf("%d nodes, all alike", n)
+	case len(usual.nodes) == 1:
+		text = fmt.Sprintf("%d nodes, no two alike", n)
 	default:
-		text = fmt.Sprintf("%d nodes: %s alike, %s", n, areAlike(len(usual.nodes)), k.oddNames(usual))
+		text = fmt.Sprintf("%d nodes: %d alike, %s", n, len(usual.nodes), k.oddNames(usual))
 	}
 	if u := len(k.unread); u > 0 {
 		text += fmt.Sprintf("; %s could not be read", nodesText(u))
@@ -186,13 +220,6 @@ func countOf(k *kind) int {
 	return len(k.nodes)
 }
 
-func areAlike(n int) string {
-	if n == 1 {
-		return "none two"
-	}
-	return fmt.Sprintf("%d of them", n)
-}
-
 // shownNodes is how many names of nodes stand in prose.
 const shownNodes = 5
 
@@ -200,32 +227,24 @@ const shownNodes = 5
 func (k *kinds) oddNames(usual *kind) string {
 	var names []string
 	for _, of := range k.byPrint {
-		if of != usual || len(usual.nodes) == 1 {
+		if of != usual {
 			names = append(names, of.nodes...)
 		}
 	}
 	names = sorted(names)
-	if len(usual.nodes) == 1 {
-		return "each differs: " + Names(names)
-	}
 	if len(names) == 1 {
 		return names[0] + " differs"
 	}
-	return Names(names) + " differ"
+	return someOf(names) + " differ"
 }
 
-// Names is a list of nodes in prose, the first few by name.
-func Names(nodes []string) string {
-	switch n := len(nodes); {
-	case n == 0:
-		return "no node"
-	case n == 1:
-		return nodes[0]
-	case n <= shownNodes:
-		return strings.Join(nodes[:n-1], ", ") + " and " + nodes[n-1]
-	default:
+// someOf names the first few of at least two nodes.
+func someOf(nodes []string) string {
+	if n := len(nodes); n > shownNodes {
 		return strings.Join(nodes[:shownNodes], ", ") + fmt.Sprintf(" and %d more", n-shownNodes)
 	}
+	last := len(nodes) - 1
+	return strings.Join(nodes[:last], ", ") + " and " + nodes[last]
 }
 
 func nodesText(n int) string {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,16 +17,32 @@ type Reports struct {
 	kinds
 	// items are the reports by node: in full for one node of each kind, without findings for all others.
 	items map[string]*report.Report
+	// names are the nodes in the order in which they came; remarks are findings that make no node odd, with the nodes
+	// that have them as indexes into names.
+	names   []string
+	remarks map[string]*remark
 }
+
+// remark is a finding that says nothing against a node: where endpoints of a Local policy are, that kube-proxy is at
+// work on a change. Nodes that differ in remarks alone are alike.
+type remark struct {
+	// first is that of the first of its nodes by name.
+	first report.Finding
+	node  string
+	nodes []uint32
+}
+
+const info = "info"
 
 // Add takes in the audit of one node. Nodes have different names.
 func (l *Reports) Add(r *report.Report) {
 	if l.items == nil {
 		l.items = make(map[string]*report.Report)
 	}
-	of, first, replaced := l.add(r.Node, r.Summary.Text, reportRank(r), reportParts(r))
+	of, first, replaced := l.add(r.Node, withoutNode(r.Summary.Text, r.Node), reportRank(r), reportParts(r))
 	kept := *r
 	l.items[r.Node] = &kept
+	l.remark(r)
 	if !first {
 		fold(&kept, of.item)
 		return
@@ -34,6 +51,37 @@ func (l *Reports) Add(r *report.Report) {
 		fold(l.items[replaced], r.Node)
 	}
 }
+
+// remark takes over the remarks of a report.
+func (l *Reports) remark(r *report.Report) {
+	if l.remarks == nil {
+		l.remarks = make(map[string]*remark)
+	}
+	at := uint32(len(l.names))
+	l.names = append(l.names, r.Node)
+	o := ownOf(r.Node, r.Own)
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if f.Severity != info {
+			continue
+		}
+		key := findingKey(f, &o)
+		m := l.remarks[key]
+		if m == nil {
+			m = &remark{first: *f, node: r.Node}
+			l.remarks[key] = m
+		}
+		if r.Node < m.node {
+			m.first, m.node = *f, r.Node
+		}
+		if n := len(m.nodes); n == 0 || m.nodes[n-1] != at {
+			m.nodes = append(m.nodes, at)
+		}
+	}
+}
+
+// withoutNode is a summary without the name of the node, which stands beside it.
+func withoutNode(text, node string) string { return strings.Replace(text, " on "+node+":", ":", 1) }
 
 // fold leaves out of a report what that of another node says too.
 func fold(r *report.Report, like string) {
@@ -81,7 +129,7 @@ func (l *Reports) findings(out *report.ReportList) {
 		seen := make(map[string]bool)
 		for _, f := range item.Findings {
 			key := findingKey(&f, &o)
-			if seen[key] {
+			if f.Severity == info || seen[key] {
 				continue
 			}
 			seen[key] = true
@@ -93,6 +141,14 @@ func (l *Reports) findings(out *report.ReportList) {
 			}
 			out.Findings[n].Nodes = append(out.Findings[n].Nodes, nodes...)
 		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(l.remarks)) {
+		m := l.remarks[key]
+		f := report.NodesFinding{Finding: m.first}
+		for _, at := range m.nodes {
+			f.Nodes = append(f.Nodes, l.names[at])
+		}
+		out.Findings = append(out.Findings, f)
 	}
 	for i := range out.Findings {
 		f := &out.Findings[i]
@@ -195,11 +251,11 @@ func reportParts(r *report.Report) []part {
 	c := r.Services
 	parts := []part{
 		proxyPart(r.Proxy),
-		{fmt.Sprintf("Services\n%d %d %d %d %d", c.Total, c.OK, c.Differ, c.Unknown, c.Skipped), servicesWords(c)},
+		{key: fmt.Sprintf("Services\n%d %d %d %d %d", c.Total, c.OK, c.Differ, c.Unknown, c.Skipped), words: servicesWords(c)},
 	}
 	parts = append(parts, findingParts(r.Findings, &o)...)
 	for _, u := range r.Unknown {
-		parts = append(parts, part{"unknown " + u.ID + "\n" + strings.Join(u.Sources, ","), "not known: " + u.ID})
+		parts = append(parts, part{key: "unknown " + u.ID + "\n" + strings.Join(u.Sources, ","), words: "not known: " + u.ID})
 	}
 	return append(parts, sourceParts(r.Sources)...)
 }
@@ -210,7 +266,7 @@ func servicesWords(c report.ServiceCount) string {
 
 func proxyPart(p report.Proxy) part {
 	words := strings.Join(slices.DeleteFunc([]string{p.Version, p.Mode, p.Backend}, func(s string) bool { return s == "" }), " ")
-	return part{fmt.Sprintf("proxy\n%q %q %q", p.Mode, p.Backend, p.Version), "proxy " + cmp.Or(words, "not known")}
+	return part{key: fmt.Sprintf("proxy\n%q %q %q", p.Mode, p.Backend, p.Version), words: "proxy " + cmp.Or(words, "not known")}
 }
 
 // sourceParts are the sources that gave no answer. The others are the same by the paths and findings that rest on them.
@@ -220,7 +276,7 @@ func sourceParts(all []report.Source) []part {
 		switch s.Status {
 		case "ok", "empty", "absent":
 		default:
-			out = append(out, part{"source " + s.Name + "\n" + s.Status, s.Name + " " + s.Status})
+			out = append(out, part{key: "source " + s.Name + "\n" + s.Status, words: s.Name + " " + s.Status})
 		}
 	}
 	return out
@@ -230,11 +286,14 @@ func findingParts(all []report.Finding, o *own) []part {
 	var out []part
 	for i := range all {
 		f := &all[i]
+		if f.Severity == info {
+			continue
+		}
 		words := f.Severity + " " + f.ID
 		if name := objectName(f.Object); name != "" {
 			words += " of " + name
 		}
-		out = append(out, part{findingKey(f, o), words})
+		out = append(out, part{key: findingKey(f, o), words: words})
 	}
 	return out
 }

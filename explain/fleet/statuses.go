@@ -18,7 +18,7 @@ type Statuses struct {
 
 // Add takes in the status of one node. Nodes have different names.
 func (l *Statuses) Add(s *report.NodeStatus) {
-	l.add(s.Node, s.Summary.Text, statusRank(s), statusParts(s))
+	l.add(s.Node, withoutNode(s.Summary.Text, s.Node), statusRank(s), statusParts(s))
 	l.items = append(l.items, *s)
 }
 
@@ -50,13 +50,15 @@ var perNode = []string{"lastSync", "nodeName", "nodePodCIDR"}
 func statusParts(s *report.NodeStatus) []part {
 	o := ownOf(s.Node, s.Own)
 	parts := []part{
-		{"verdict\n" + string(s.Verdict), string(s.Verdict)},
-		{fmt.Sprintf("ports\n%d %d %d %d", s.Ports.Total, s.Ports.Programmed, s.Ports.Differ, s.Ports.Unknown),
-			fmt.Sprintf("%d of %d service ports programmed", s.Ports.Programmed, s.Ports.Total)},
+		{key: "verdict\n" + string(s.Verdict), words: string(s.Verdict)},
+		{
+			key:   fmt.Sprintf("ports\n%d %d %d %d", s.Ports.Total, s.Ports.Programmed, s.Ports.Differ, s.Ports.Unknown),
+			words: fmt.Sprintf("%d of %d service ports programmed", s.Ports.Programmed, s.Ports.Total),
+		},
 	}
 	for _, t := range s.Traits {
 		if !slices.Contains(perNode, t.Name) {
-			parts = append(parts, part{"trait " + t.Name + "\n" + o.in(t.Value), t.Name + " " + cmp.Or(t.Value, "not known")})
+			parts = append(parts, part{key: "trait " + t.Name + "\n" + o.in(t.Value), words: t.Name + " " + cmp.Or(t.Value, "not known")})
 		}
 	}
 	return append(parts, sourceParts(s.Sources)...)

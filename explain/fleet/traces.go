@@ -76,7 +76,7 @@ func traceParts(t *report.Trace) []part {
 	parts = append(parts, findingParts(t.Findings, &o)...)
 	parts = append(parts, sourceParts(t.Sources)...)
 	if len(t.Paths) == 0 {
-		parts = append(parts, part{"no paths\n" + o.in(t.Summary.Text), t.Summary.Text})
+		parts = append(parts, part{key: "no paths\n" + o.in(t.Summary.Text), words: t.Summary.Text})
 	}
 	return append(parts, cellParts(t.Paths, &o)...)
 }
@@ -106,21 +106,24 @@ func sameCell(a, b *report.Path) bool {
 func cellPart(cell []report.Path, o *own) (part, bool) {
 	p := &cell[0]
 	f := p.Frontend
-	at := fmt.Sprintf("%s %s %s from %s", f.Kind, hostPort(o.in(f.Address), f.Port), f.Protocol, cmp.Or(p.SourceClass, o.in(p.Source)))
+	who := cmp.Or(p.SourceClass, o.in(p.Source))
+	to := fmt.Sprintf("%s %s/%s", f.Kind, hostPort(o.in(f.Address), f.Port), f.Protocol)
+	key := to + " from " + who
 	if asAsked(cell) {
 		if p.SourceClass == "hairpin" {
 			return part{}, false
 		}
 		if p.Intended.Local {
-			return part{at + "\nas asked", at + ": as asked of each node"}, true
+			return part{key + ofTheNode, to + ": as asked of the node", who}, true
 		}
+		return part{key + "\nas asked\n" + asked(cell, o), to + ": " + cellWords(cell), who}, true
 	}
 	outcomes := make([]string, 0, len(cell))
 	for i := range cell {
 		outcomes = append(outcomes, outcome(&cell[i], o))
 	}
 	slices.Sort(outcomes)
-	return part{at + "\n" + strings.Join(outcomes, "\n"), at + ": " + cellWords(cell)}, true
+	return part{key + "\n" + strings.Join(outcomes, "\n"), to + ": " + cellWords(cell), who}, true
 }
 
 // asAsked tells whether a cell does what the objects ask for, in every respect that a trace compares.
@@ -143,7 +146,26 @@ func asAsked(cell []report.Path) bool {
 	return true
 }
 
-func answered(r *report.Reply) bool { return r == nil || r.Result == report.ReplyDelivered }
+// answered tells whether an answer fares as it ought to. Whether it comes back past the node depends on where the
+// backend is; that it may, on the masquerading, which is compared.
+func answered(r *report.Reply) bool {
+	return r == nil || r.Result == report.ReplyDelivered || r.Result == report.ReplyBypasses
+}
+
+// asked is a cell that does what the objects ask for: what that is, and by which chains.
+func asked(cell []report.Path, o *own) string {
+	var lines []string
+	for i := range cell {
+		p := &cell[i]
+		lines = append(lines, string(p.Result))
+		for j := range p.Backends {
+			b := &p.Backends[j]
+			lines = append(lines, fmt.Sprintf("%s %s by %s", hostPort(o.in(b.Address), b.Port), share(b.Probability), o.in(b.TranslatedBy)))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(slices.Compact(lines), "\n")
+}
 
 // outcome is a path as text: result, shares and translations, in an order that does not depend on that of rules.
 func outcome(p *report.Path, o *own) string {
@@ -184,7 +206,7 @@ func cellWords(cell []report.Path) string {
 			}
 		}
 		if p.Probability < 1 {
-			text += " (" + share(p.Probability) + ")"
+			text = percent(p.Probability) + " " + text
 		}
 		if !slices.Contains(words, text) {
 			words = append(words, text)
@@ -220,6 +242,8 @@ func maybe(b *bool) string {
 
 // share is a probability without what rounding in the kernel makes of it.
 func share(p float64) string { return strconv.FormatFloat(math.Round(p*1e4)/1e4, 'f', -1, 64) }
+
+func percent(p float64) string { return strconv.FormatFloat(math.Round(p*1000)/10, 'f', 1, 64) + "%" }
 
 func hostPort(address string, port int) string {
 	if strings.Contains(address, ":") {

@@ -91,7 +91,11 @@ func (p *page) kinds(all []report.Kindred, marks map[string]mark) {
 	for i := range all {
 		k := &all[i]
 		m := marks[k.Item]
-		p.write("  ", "  ", 2, line{}.cell(m.tone, m.sign+" "+kindName(k)).join(":").prose(noTone, k.Text))
+		l := line{}.cell(m.tone, m.sign+" "+kindName(k))
+		if k.Text != "" {
+			l = l.join(":").prose(noTone, k.Text)
+		}
+		p.write("  ", "  ", 2, l)
 		for _, d := range k.Differs {
 			p.write("      ", "      ", 2, line{}.prose(faint, "differs:").prose(noTone, d))
 		}
@@ -224,7 +228,13 @@ func traceList(w io.Writer, l *report.TraceList, o Options, show func(io.Writer,
 		all = markWarn.worse(all)
 	}
 	p.write("", "", 2, line{}.cell(all.tone, all.sign).prose(strong, l.Summary.Text))
-	p.kinds(l.Kinds, marks)
+	brief := slices.Clone(l.Kinds)
+	for i := range brief {
+		if brief[i].Odd && shown(&brief[i]) {
+			brief[i].Text = "" // its own page says it
+		}
+	}
+	p.kinds(brief, marks)
 	p.unread(l.Unread)
 	if err := p.flush(); err != nil {
 		return err

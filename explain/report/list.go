@@ -14,7 +14,8 @@ type Own struct {
 }
 
 // Kindred are nodes of one list that are alike: their documents say the same but for rule order, counters, dates and
-// what is node-local by intent (names, addresses, pod ranges, local endpoints of a Local policy).
+// what is node-local by intent (names, addresses, pod ranges, local endpoints of a Local policy). Findings of severity
+// info make no node odd.
 type Kindred struct {
 	// Nodes by name.
 	Nodes []string `json:"nodes"`
@@ -53,8 +54,8 @@ type ListSummary struct {
 // ReportList are the audits of many nodes.
 type ReportList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Items by node name, one for each node that was read. Where an item has Like, its findings are those of that
-	// item and not repeated.
+	// Items by node name, one for each node that was read. Where an item has Like, its findings, unknown checks and
+	// sources are those of that item and not repeated; Findings has those of severity info with all their nodes.
 	Items []Report `json:"items"`
 	// Kinds are the nodes sorted by likeness: the odd ones first, the rarest of them before the others.
 	Kinds []Kindred `json:"kinds"`
