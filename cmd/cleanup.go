@@ -52,7 +52,7 @@ func (a *app) cleanup(ctx context.Context, f *cleanupFlags) error {
 		fmt.Fprintf(a.Out, "pod/%s deleted in namespace %s (node %s)\n", render.Clean(p.Name), render.Clean(p.Namespace), render.Clean(p.Node))
 	}
 	if err == nil && len(removed) == 0 {
-		a.note("no pods of svcnet are left")
+		fmt.Fprintln(a.Out, "no pods of svcnet are left")
 	}
 	return err
 }

@@ -2,7 +2,11 @@ package cmd
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -69,7 +73,7 @@ func TestQuietListsAll(t *testing.T) {
 				return q.command == name && q.json == json
 			})
 		}
-		if c.Runnable() && c.HasParent() && !c.HasSubCommands() && name != "help" {
+		if c.Runnable() && c.HasParent() && !c.HasSubCommands() && name != "help" && !c.Hidden && name != cleanupIsQuiet {
 			o := c.Flags().Lookup("output")
 			switch {
 			case !listed(false):
@@ -83,4 +87,24 @@ func TestQuietListsAll(t *testing.T) {
 		}
 	}
 	visit(root)
+}
+
+// cleanupIsQuiet needs a cluster: TestCleanupIsQuiet.
+const cleanupIsQuiet = "cleanup"
+
+func TestCleanupIsQuiet(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"apiVersion":"v1","kind":"PodList","metadata":{},"items":[]}`)
+	}))
+	defer server.Close()
+	config := filepath.Join(t.TempDir(), "config")
+	err := os.WriteFile(config, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",
+"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := started(t, "", cleanupIsQuiet, "--kubeconfig", config); got.code != 0 || got.err != "" || got.out == "" {
+		t.Errorf("exit %d, %d bytes on standard output, on standard error: %s", got.code, len(got.out), got.err)
+	}
 }

@@ -3,6 +3,8 @@ package collectors
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net/netip"
 	"os"
 	"runtime"
@@ -26,8 +28,11 @@ func Collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
 	var s *snapshot.Snapshot
 	err := onThread(func() error {
 		err := EnterRoot(o.Root)
-		if err == nil {
+		switch {
+		case err == nil:
 			s, err = collect(ctx, o)
+		case errors.Is(err, fs.ErrPermission):
+			s, err = rootDenied(o.Node, err), nil
 		}
 		return err
 	})

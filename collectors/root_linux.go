@@ -7,6 +7,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
 )
 
 // EnterRoot makes dir the root of the calling goroutine's thread, and of nobody else: in a pod, dir is where the
@@ -41,6 +43,22 @@ func EnterRoot(dir string) error {
 		return fail(err, "run as root")
 	}
 	return nil
+}
+
+// rootDenied is what is read of a node whose root may not be entered: nothing, of everything that an answer rests on.
+func rootDenied(node string, err error) *snapshot.Snapshot {
+	s := &snapshot.Snapshot{Node: node}
+	for file, f := range map[string]snapshot.Format{
+		"iptables-nft-save.txt": snapshot.IPTablesSave, "ip6tables-nft-save.txt": snapshot.IPTablesSave, nftFile: snapshot.NFTNetlink,
+		ipsetFile: snapshot.IPSetSave, ipvsFile: snapshot.IPVSSave,
+		"ip-addr.txt": snapshot.IPAddr, "ip-route.txt": snapshot.IPRoute, "ip-rule.txt": snapshot.IPRule,
+		"sysctl.txt": snapshot.Sysctl, "conntrack.txt": snapshot.Conntrack, "ss.txt": snapshot.SocketList,
+		proxyArgsFile: snapshot.ProxyArgs,
+	} {
+		s.Evidence = append(s.Evidence, missed(file, f, snapshot.Denied, fmt.Errorf("read %s: %w", file, err)))
+	}
+	s.Arrange()
+	return s
 }
 
 // onThread runs f on a thread that is not used again: what f does to the thread (its root, its namespaces) no other

@@ -1,9 +1,13 @@
 package collectors
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,6 +28,43 @@ func TestEnterRootRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", dir, err, want)
 		}
+	}
+}
+
+// TestRootDenied: without the right to enter a root its sources are denied, which is neither an error nor an absence.
+func TestRootDenied(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	var s *snapshot.Snapshot
+	err := onThread(func() error {
+		// The capability is taken from the thread, which nobody uses afterwards; entering needs another one, made like it.
+		runtime.LockOSThread()
+		h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var d [2]unix.CapUserData
+		if err := unix.Capget(&h, &d[0]); err != nil {
+			return err
+		}
+		d[0].Effective &^= 1 << unix.CAP_SYS_CHROOT
+		if err := unix.Capset(&h, &d[0]); err != nil {
+			return err
+		}
+		if err := EnterRoot("/"); !errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("entered all the same: %w", err)
+		}
+		s = rootDenied("n1", fs.ErrPermission)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range s.Evidence {
+		if e.Status != snapshot.Denied || e.Error == "" {
+			t.Errorf("%s: %s %s", e.File, e.Status, e.Error)
+		}
+	}
+	if len(s.Evidence) == 0 || s.Node != "n1" {
+		t.Errorf("%d pieces of node %q", len(s.Evidence), s.Node)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -40,6 +41,8 @@ func NewCluster(config *rest.Config) (*Cluster, error) {
 	c.UserAgent = "svcnet"
 	c.WarningHandler = rest.NoWarnings{} // Pod Security warns of what a namespace would refuse if it enforced
 	c.QPS, c.Burst = 50, 100
+	// Pods are few; what goes over the wire can be read.
+	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	core, err := coreclient.NewForConfig(c)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)

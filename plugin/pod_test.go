@@ -1,6 +1,9 @@
 package plugin
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"flag"
 	"os"
 	"path/filepath"
@@ -57,8 +60,11 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestCheckBinary: this test is a Linux program; a text is none.
+// TestCheckBinary: a static Linux program will do; a text is none.
 func TestCheckBinary(t *testing.T) {
+	if a, err := CheckBinary(ownBinary(t)); a != "amd64" || err != nil {
+		t.Errorf("%q, %v", a, err)
+	}
 	text := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(text, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -69,6 +75,37 @@ func TestCheckBinary(t *testing.T) {
 	} {
 		if _, err := CheckBinary(file); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", file, err, want)
+		}
+	}
+}
+
+// ownBinary is a file that passes for a static program for amd64: an ELF header, and nothing behind it.
+func ownBinary(t *testing.T) string {
+	t.Helper()
+	h := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Ehsize: 64,
+	}
+	var b bytes.Buffer
+	if err := binary.Write(&b, binary.LittleEndian, h); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "svcnet")
+	if err := os.WriteFile(file, b.Bytes(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestDocumented: the page tells what the pod may, and for what.
+func TestDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/nodes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range Capabilities {
+		if line := "| " + string(c.Name) + " | " + c.For + " |\n"; !strings.Contains(string(page), line) {
+			t.Errorf("docs/nodes.md lacks the line %s", line)
 		}
 	}
 }

@@ -209,10 +209,7 @@ func (s *Session) retry(ctx context.Context, what string, try func() (said strin
 		if err == nil {
 			return nil
 		}
-		var (
-			code   exec.CodeExitError
-			status apierrors.APIStatus
-		)
+		var code exec.CodeExitError
 		why := oneLine(err.Error())
 		switch {
 		case errors.As(err, &code):
@@ -223,11 +220,9 @@ func (s *Session) retry(ctx context.Context, what string, try func() (said strin
 				why = strings.TrimPrefix(line, "error: ")
 			}
 			return fmt.Errorf("%s: %s", what, why)
-		case errors.As(err, &status) && !passes(err):
-			if apierrors.IsForbidden(err) {
-				why += " (ask for the right to create pods/exec there)"
-			}
-			return fmt.Errorf("%s: %s", what, why)
+		case contains(why, "forbidden"):
+			// An upgrade that is refused is text.
+			return fmt.Errorf("%s: %s (ask for the right to create pods/exec in namespace %s)", what, why, s.options.Namespace)
 		}
 		if gone := s.gone(ctx); gone != nil {
 			return fmt.Errorf("%s: %w", what, gone)

@@ -35,11 +35,17 @@ type toolchest struct {
 
 type program struct{ name, pkg string }
 
-// controlPlaneTools and etcdTools stay apart so that each keeps the versions that it was released with.
+// controlPlaneTools and etcdTools stay apart so that each keeps the versions that it was released with; kubeletTools so
+// that a lab without kubelets does not wait for them.
 var (
 	controlPlaneTools = toolchest{"kubernetes", "k8s.io/kubernetes", []program{
 		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
 		{"kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"},
+	}}
+	kubeletTools = toolchest{"kubelet", "k8s.io/kubernetes", []program{
+		{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"},
+		{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"},
+		{"kubelet", "k8s.io/kubernetes/cmd/kubelet"},
 	}}
 	etcdTools = toolchest{"etcd", "go.etcd.io/etcd/server/v3", []program{
 		{"etcd", "go.etcd.io/etcd/server/v3"},
@@ -47,17 +53,13 @@ var (
 )
 
 // Binaries builds the programs, or finds them built, in the folder svcnet-lab of the user's cache. Cold that
-// takes up to ten minutes on two cores, warm a moment. Two processes do not build at once: the second waits.
+// takes up to ten minutes on two cores, warm a moment. Two processes do not build the same program at once: the second
+// waits for the first.
 func Binaries(ctx context.Context) (Paths, error) {
 	root, cache, err := places(ctx)
 	if err != nil {
 		return Paths{}, err
 	}
-	unlock, err := lockFile(ctx, filepath.Join(cache, "lock"))
-	if err != nil {
-		return Paths{}, err
-	}
-	defer unlock()
 	etcd, _, err := etcdTools.build(ctx, root, cache)
 	if err != nil {
 		return Paths{}, err
@@ -110,17 +112,35 @@ func (t toolchest) build(ctx context.Context, root, cache string) (folder, versi
 		return "", "", fmt.Errorf("make the folder of the lab's binaries: %w", err)
 	}
 	for _, p := range t.programs {
-		path := filepath.Join(folder, p.name)
-		if _, err := os.Stat(path); err == nil {
-			continue
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return "", "", fmt.Errorf("look for %s: %w", p.name, err)
-		}
-		if err := p.build(ctx, source, version, path); err != nil {
+		if err := p.find(ctx, source, version, filepath.Join(folder, p.name)); err != nil {
 			return "", "", err
 		}
 	}
 	return folder, version, nil
+}
+
+// find builds the program if it is not there. One long build holds up nobody who has all that he needs.
+func (p program) find(ctx context.Context, source, version, path string) error {
+	there := func() (bool, error) {
+		_, err := os.Stat(path)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return err == nil, nil
+		}
+		return false, fmt.Errorf("look for %s: %w", p.name, err)
+	}
+	if ok, err := there(); ok || err != nil {
+		return err
+	}
+	unlock, err := lockFile(ctx, path+".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// Another process may have built it meanwhile.
+	if ok, err := there(); ok || err != nil {
+		return err
+	}
+	return p.build(ctx, source, version, path)
 }
 
 // build writes under another name first: what has the final name is complete.

@@ -56,7 +56,7 @@ func (l *Lab) startControlPlane() error {
 	return l.startAPIServer()
 }
 
-// startAPIServer starts kube-apiserver and does not wait.
+// startAPIServer starts kube-apiserver, the first time and every other, and does not wait.
 func (l *Lab) startAPIServer() error {
 	key := filepath.Join(l.Dir, "service-account.key")
 	env := []string{"PATH=" + systemPath, "HOME=" + l.Dir}
@@ -69,7 +69,20 @@ func (l *Lab) startAPIServer() error {
 		// No controller makes ServiceAccounts.
 		"--disable-admission-plugins=ServiceAccount",
 		"--service-cluster-ip-range="+ServiceCIDRs,
+		// exec and logs go to the kubelets of real nodes, which have no name that could be resolved.
+		"--kubelet-preferred-address-types=InternalIP",
 		"--allow-privileged=true", "--profiling=false"))
+}
+
+// RestartAPIServer ends kube-apiserver, as an upgrade does, waits, starts it again and returns when it answers.
+func (l *Lab) RestartAPIServer(ctx context.Context, gone time.Duration) error {
+	if err := l.StopAPIServer(); err != nil {
+		return err
+	}
+	if !pause(ctx, gone) {
+		return ctx.Err()
+	}
+	return l.StartAPIServer(ctx)
 }
 
 // apiServer is the name of the API server's process.

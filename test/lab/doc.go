@@ -5,7 +5,7 @@
 //
 // It needs root, Linux, iproute2 and iptables. It changes nothing of the machine: every rule, route and sysctl
 // lies in namespaces of its own. The first call builds the binaries (minutes), from the go.mod files in the
-// folders kubernetes and etcd; they stay in the user's cache folder. Older versions of kube-proxy, for those who ask,
+// folders kubernetes, etcd and kubelet; they stay in the user's cache folder. Older versions of kube-proxy, for those who ask,
 // come from the folders below proxies.
 //
 //	l, err := lab.Up(ctx, lab.Options{Name: fmt.Sprintf("t%d", os.Getpid())})
@@ -51,6 +51,9 @@
 //	(*Node).StartProxy, StopProxy, SignalProxy       kube-proxy; ProxyRunning, ProxyPID, ProxyLog, ProxyConfig
 //	(*Node).ConfigureProxy, Section                  its configuration at the next start
 //	(*Node).Run, Env, Path, Get, Backend, Dir        commands and HTTP inside, with the node's iptables
+//
+//	(*Lab).Kubelets(ctx, images...)                  real nodes: containerd, kubelet, scheduler, controllers; Image, Busybox
+//	(*Node).Inside(ctx, argv...)                     a command in the node's own namespaces; RestartAPIServer
 //
 //	(*Lab).AddPod(ctx, PodSpec), (*Pod).Remove       pods; SetHairpin, Interface, Addr
 //	(*Pod).Serve(proto, port, families...), ServeAt  servers that answer with their name and the client's address

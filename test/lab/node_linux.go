@@ -25,6 +25,7 @@ type Node struct {
 
 	mu      sync.Mutex
 	proxy   *process
+	kubelet *process               // nil: the node has none
 	program string                 // kube-proxy's path when it is not the control plane's version
 	mode    string                 // of kube-proxy as it was started last
 	change  []func(map[string]any) // of the configuration of kube-proxy, in order

@@ -1,0 +1,399 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain/report"
+	"github.com/svcnet/svcnet/test/lab"
+	"github.com/svcnet/svcnet/test/lab/labtest"
+)
+
+const (
+	busybox = "docker.io/library/busybox:lab"
+	svcnet  = "docker.io/library/svcnet:lab"
+)
+
+// web is a Deployment of three pods, one on each node, and a Service with a node port.
+const web = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      automountServiceAccountToken: false
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}
+      containers:
+      - {name: web, image: "docker.io/library/busybox:lab", imagePullPolicy: Never, command: [httpd, -f, -p, "8080"]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: default}
+spec:
+  type: NodePort
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080, nodePort: 30080}]
+`
+
+// cluster is a lab with real kubelets, and svcnet as a kubectl plugin on a workstation outside of it.
+type cluster struct {
+	*lab.Lab
+	t       *testing.T
+	program string // on PATH as kubectl-svcnet
+}
+
+// bring brings the cluster up, with the Service.
+func bring(t *testing.T) *cluster {
+	for _, program := range []string{"containerd", "runc", "busybox"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%v: hack/test-tools installs it", err)
+		}
+	}
+	c := &cluster{t: t, program: filepath.Join(t.TempDir(), "kubectl-svcnet")}
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", c.program, "../../cmd/kubectl-svcnet")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build svcnet: %v\n%s", err, out)
+	}
+	c.Lab = labtest.Bring(t, lab.Options{Name: fmt.Sprintf("c%d", os.Getpid()), NoProxy: true})
+	if err := c.Kubelets(t.Context(), lab.Busybox(busybox), lab.Image{
+		Name: svcnet, Files: map[string]string{"usr/local/bin/svcnet": c.program}, Entrypoint: []string{"svcnet"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Apply(t.Context(), web); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("three ready endpoints", func() error {
+		var slices discoveryv1.EndpointSliceList
+		if err := c.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name%3Dweb", &slices); err != nil {
+			return err
+		}
+		ready := 0
+		for _, s := range slices.Items {
+			for _, e := range s.Endpoints {
+				if e.Conditions.Ready != nil && *e.Conditions.Ready {
+					ready++
+				}
+			}
+		}
+		if ready != 3 {
+			return fmt.Errorf("%d", ready)
+		}
+		return nil
+	})
+	if err := c.WaitSynced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *cluster) get(path string, into any) error {
+	body, err := c.Request(c.t.Context(), http.MethodGet, path, "", nil)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(body, into)
+}
+
+// eventually waits for a condition on a machine that may be slow.
+func (c *cluster) eventually(what string, try func() error) {
+	c.t.Helper()
+	deadline := time.Now().Add(5 * time.Minute)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("waiting for %s: %v", what, err)
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+}
+
+// pods are the plugin's, wherever they are.
+func (c *cluster) pods() ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.get("/api/v1/pods?labelSelector=app.kubernetes.io/managed-by%3Dkubectl-svcnet", &list)
+	return list.Items, err
+}
+
+// noPods waits until the pods that were told to go are gone.
+func (c *cluster) noPods() {
+	c.t.Helper()
+	c.eventually("no pods of svcnet", func() error {
+		pods, err := c.pods()
+		if err == nil && len(pods) > 0 {
+			err = fmt.Errorf("%d pods, %s is %s", len(pods), pods[0].Name, pods[0].Status.Phase)
+		}
+		return err
+	})
+}
+
+// result is what a run of the plugin gave.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// command is the plugin on the workstation: kubectl's user has a kubeconfig, and no rules of any node.
+func (c *cluster) command(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	netns := "/run/netns/" + c.Client.Netns().Name
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + netns, "--", c.program}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + filepath.Dir(c.program) + ":" + os.Getenv("PATH"), "HOME=" + dir, "KUBECONFIG=" + c.Kubeconfig("admin")}
+	return cmd
+}
+
+func (c *cluster) run(args ...string) result { return c.runIn(c.t.TempDir(), args...) }
+
+func (c *cluster) runIn(dir string, args ...string) result {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := c.command(ctx, dir, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		c.t.Fatal(err)
+	}
+	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// ways are how svcnet gets into the pods.
+var ways = map[string][]string{
+	"image": {"--image=" + svcnet},
+	"copy":  {"--image=" + busybox, "--copy-binary"},
+}
+
+// patience for a slow machine.
+const patience = "--timeout=8m"
+
+func TestCluster(t *testing.T) {
+	c := bring(t)
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) { c.at(t).questions(append(way, patience)) })
+	}
+	t.Run("damage", func(t *testing.T) { c.at(t).damage() })
+	t.Run("interrupted", func(t *testing.T) { c.at(t).interrupted() })
+	t.Run("killed", func(t *testing.T) { c.at(t).killed() })
+	t.Run("API server restarts", func(t *testing.T) { c.at(t).restart() })
+	t.Run("privileges", func(t *testing.T) { c.at(t).privileges() })
+	t.Run("kubectl", func(t *testing.T) { c.at(t).kubectl() })
+}
+
+func (c *cluster) at(t *testing.T) *cluster {
+	own := *c
+	own.t = t
+	return &own
+}
+
+// questions asks everything of every node.
+func (c *cluster) questions(way []string) {
+	t := c.t
+	// Without a node named: those with backends, which are all three.
+	r := c.run(append([]string{"trace", "svc/web", "-o", "json"}, way...)...)
+	var traces report.TraceList
+	if err := json.Unmarshal([]byte(r.stdout), &traces); err != nil || r.code != 0 {
+		t.Fatalf("trace: exit %d, %v: %s\n%s", r.code, err, r.stderr, r.stdout)
+	}
+	var nodes []string
+	for _, item := range traces.Items {
+		nodes = append(nodes, item.Node)
+		backends := 0
+		for _, p := range item.Paths {
+			backends = max(backends, len(p.Backends))
+		}
+		// All nodes are alike: the first says it for the others.
+		if (backends != 3 && item.Like != "n1") || len(item.Findings) != 0 {
+			t.Errorf("trace on %s: %d backends and findings %v", item.Node, backends, item.Findings)
+		}
+	}
+	if want := []string{"n1", "n2", "n3"}; !slices.Equal(nodes, want) || len(traces.Unread) != 0 {
+		t.Errorf("traced %v (not read: %v), want %v", nodes, traces.Unread, want)
+	}
+	if r.stderr != "" {
+		t.Errorf("trace says beside its document: %s", r.stderr)
+	}
+
+	r = c.run(append([]string{"audit", "-A", "--all-nodes", "-o", "json"}, way...)...)
+	var audit report.ReportList
+	if err := json.Unmarshal([]byte(r.stdout), &audit); err != nil || len(audit.Items) != 3 || len(audit.Unread) != 0 || r.code != 0 {
+		t.Errorf("audit: exit %d, %v, %d nodes: %s\n%s", r.code, err, len(audit.Items), r.stderr, r.stdout)
+	}
+
+	dir := t.TempDir()
+	r = c.runIn(dir, append([]string{"collect", "--all-nodes"}, way...)...)
+	bundles, err := filepath.Glob(filepath.Join(dir, "svcnet-n?-*.tar.gz"))
+	if err != nil || len(bundles) != 3 || r.code != 0 {
+		t.Fatalf("collect: exit %d, %v, bundles %v: %s", r.code, err, bundles, r.stderr)
+	}
+	for _, b := range bundles {
+		s, err := snapshot.Load([]string{b}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range s.Evidence {
+			if !e.Status.Answers() && e.Status != snapshot.Unsupported && e.Format != snapshot.ProxyLog {
+				t.Errorf("%s of %s: %s: %s", e.File, s.Node, e.Status, e.Error)
+			}
+		}
+	}
+	c.noPods()
+}
+
+// damage flushes a chain on one node, which then is the odd one out.
+func (c *cluster) damage() {
+	t := c.t
+	n2 := c.Node("n2")
+	saved, err := n2.Run(t.Context(), "", "iptables-save", "-t", "nat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n2.Run(t.Context(), "", "iptables", "-t", "nat", "-F", "KUBE-SERVICES"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if _, err := n2.Run(t.Context(), saved, "iptables-restore"); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	args := append([]string{"audit", "-A", "--all-nodes", patience}, ways["image"]...)
+	r := c.run(append(args, "-o", "json")...)
+	var audit report.ReportList
+	if err := json.Unmarshal([]byte(r.stdout), &audit); err != nil || r.code != 3 {
+		t.Fatalf("exit %d, %v: %s", r.code, err, r.stderr)
+	}
+	for _, item := range audit.Items {
+		if (len(item.Findings) > 0) != (item.Node == "n2") {
+			t.Errorf("%s has %d findings", item.Node, len(item.Findings))
+		}
+	}
+	text := c.run(args...)
+	t.Log(text.stdout)
+	if !strings.Contains(text.stdout, "n1, n3") {
+		t.Errorf("the two nodes that are alike are not told together:\n%s", text.stdout)
+	}
+	c.noPods()
+}
+
+// started starts a run and waits until it has a pod that runs.
+func (c *cluster) started(args ...string) (*exec.Cmd, *bytes.Buffer) {
+	c.t.Helper()
+	cmd := c.command(c.t.Context(), c.t.TempDir(), args...)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.eventually("a pod of svcnet", func() error {
+		pods, err := c.pods()
+		if err == nil && len(pods) == 0 {
+			err = errors.New("none yet")
+		}
+		return err
+	})
+	return cmd, &said
+}
+
+func (c *cluster) interrupted() {
+	cmd, said := c.started(append([]string{"audit", "--all-nodes", patience}, ways["copy"]...)...)
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		c.t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		c.t.Errorf("exit %d: %s", code, said)
+	}
+	c.noPods()
+}
+
+// killed leaves pods, which end by themselves and are deleted by the next run or by cleanup.
+func (c *cluster) killed() {
+	t := c.t
+	cmd, _ := c.started(append([]string{"audit", "--all-nodes", "--timeout=1s"}, ways["copy"]...)...)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	pods, err := c.pods()
+	if err != nil || len(pods) == 0 {
+		t.Fatalf("%d pods, %v: nobody deleted them", len(pods), err)
+	}
+	c.eventually("the deadline of pods", func() error {
+		pods, err := c.pods()
+		for _, p := range pods {
+			if p.Status.Phase != corev1.PodFailed {
+				err = fmt.Errorf("%s is %s", p.Name, p.Status.Phase)
+			}
+		}
+		return err
+	})
+	r := c.run("cleanup")
+	if r.code != 0 || !strings.Contains(r.stdout, pods[0].Name+" deleted") {
+		t.Errorf("cleanup: exit %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	c.noPods()
+}
+
+// restart takes the API server away in the middle.
+func (c *cluster) restart() {
+	cmd, said := c.started(append([]string{"audit", "--all-nodes", "-o", "name", patience}, ways["copy"]...)...)
+	if err := c.RestartAPIServer(c.t.Context(), 2*time.Second); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		c.t.Errorf("%v: %s", err, said)
+	}
+	c.noPods()
+}
+
+// kubectl finds the plugin, and it says how it is called.
+func (c *cluster) kubectl() {
+	t := c.t
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		t.Skip(err)
+	}
+	run := func(argv ...string) string {
+		cmd := c.command(t.Context(), t.TempDir())
+		cmd = &exec.Cmd{Path: cmd.Path, Args: append(cmd.Args[:3:3], argv...), Env: cmd.Env}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %v\n%s", argv, err, out)
+		}
+		return string(out)
+	}
+	if help := run("kubectl", "svcnet", "trace", "--help"); !strings.Contains(help, "kubectl svcnet trace svc/web") {
+		t.Errorf("help names another program:\n%s", help)
+	}
+	if out := run(c.program, "completion", "bash"); !strings.Contains(out, "kubectl") {
+		t.Errorf("completion is for another program:\n%.300s", out)
+	}
+	if out := run(c.program, "__complete", "trace", "--via", "node"); !strings.Contains(out, "nodeport") {
+		t.Errorf("completion: %s", out)
+	}
+}
