@@ -51,8 +51,8 @@ type Lab struct {
 	state   *State
 	api     *http.Client
 	// behind is what Down does once the processes have ended.
-	behind    []func() error
-	tokens    map[string]string // by user
+	behind []func() error
+	tokens map[string]string // by user
 
 	mu        sync.Mutex
 	processes []*process
