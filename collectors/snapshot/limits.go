@@ -13,7 +13,7 @@ import (
 //	freeBytes + maxRatio × (the bytes that were read)
 //
 // and never more than MaxTotalBytes, so that a small file costs little memory, whatever it claims to hold. While it
-// is put together, the largest file is there twice.
+// is put together, the largest file is there twice, and two and a half times where it is decoded from UTF-16.
 const (
 	MaxFileBytes  = 512 << 20 // of one file; the rest is left out and the status says Truncated
 	MaxTotalBytes = 1 << 30   // of all files, unpacked

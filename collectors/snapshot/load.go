@@ -317,7 +317,7 @@ func (l *loader) file(name string, in io.Reader, head []byte) {
 	}
 	pieces := split(name, text)
 	for _, p := range pieces {
-		if err := l.charge(int64(p.lines)); err != nil {
+		if err := l.charge(p.copied()); err != nil {
 			l.stopTotal(name, err)
 			return
 		}

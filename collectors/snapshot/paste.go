@@ -115,6 +115,14 @@ func (p piece) cutFrom(text []byte) []byte {
 	return append(bytes.Repeat([]byte{'\n'}, p.lines), part...)
 }
 
+// copied is how many bytes cutFrom makes: none where the piece begins the text.
+func (p piece) copied() int64 {
+	if p.lines == 0 {
+		return 0
+	}
+	return int64(p.lines + p.end - p.start)
+}
+
 // withoutPrompts blanks the prompt lines at the start of text. Formats that are one document (JSON, YAML)
 // cannot be read with them; the others need them: they say which table was listed.
 func withoutPrompts(text []byte) []byte {

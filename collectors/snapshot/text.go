@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"unicode"
 	"unicode/utf16"
+	"unicode/utf8"
 )
 
 var (
@@ -68,12 +70,28 @@ func utf16Order(data []byte) binary.ByteOrder {
 	return nil
 }
 
+// fromUTF16 decodes data, and needs no more memory for it than the text: a surrogate without its other half becomes
+// U+FFFD.
 func fromUTF16(data []byte, order binary.ByteOrder) []byte {
-	units := make([]uint16, len(data)/2)
-	for i := range units {
-		units[i] = order.Uint16(data[2*i:])
+	each := func(take func(rune)) {
+		for i := 0; i+1 < len(data); i += 2 {
+			r := rune(order.Uint16(data[i:]))
+			if utf16.IsSurrogate(r) {
+				pair := unicode.ReplacementChar
+				if i+3 < len(data) {
+					pair = utf16.DecodeRune(r, rune(order.Uint16(data[i+2:])))
+				}
+				if r = pair; r != unicode.ReplacementChar {
+					i += 2
+				}
+			}
+			take(r)
+		}
 	}
-	text := []byte(string(utf16.Decode(units)))
+	size := 0
+	each(func(r rune) { size += utf8.RuneLen(r) })
+	text := make([]byte, 0, size)
+	each(func(r rune) { text = utf8.AppendRune(text, r) })
 	return bytes.TrimPrefix(text, utf8BOM)
 }
 
