@@ -84,6 +84,6 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
-	root.AddCommand(a.auditCommand(), a.collectCommand(), a.explainCommand(), a.statusCommand(), a.traceCommand(), a.versionCommand())
+	root.AddCommand(a.auditCommand(), a.collectCommand(), a.diffCommand(), a.explainCommand(), a.statusCommand(), a.traceCommand(), a.versionCommand())
 	return root
 }
