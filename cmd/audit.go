@@ -155,18 +155,26 @@ func (a *app) auditOptions(f *auditFlags, args []string) (explain.AuditOptions, 
 		}
 		o.Selector = s
 	}
-	for _, text := range f.ignore {
+	var err error
+	o.Ignore, err = ignored(f.ignore)
+	return o, err
+}
+
+// ignored reads the values of --ignore.
+func ignored(all []string) ([]explain.Ignored, error) {
+	var out []explain.Ignored
+	for _, text := range all {
 		id, object, limited := strings.Cut(text, "=")
 		i := explain.Ignored{ID: id}
 		if limited {
 			var ok bool
 			if i.Namespace, i.Name, ok = strings.Cut(object, "/"); !ok || i.Namespace == "" || i.Name == "" {
-				return o, usage("--ignore %s: name the Service as NAMESPACE/NAME", text)
+				return nil, usage("--ignore %s: name the Service as NAMESPACE/NAME", text)
 			}
 		}
-		o.Ignore = append(o.Ignore, i)
+		out = append(out, i)
 	}
-	return o, nil
+	return out, nil
 }
 
 // check reads the evidence and audits. On a live node that shows differences it looks twice: what is gone the second

@@ -12,6 +12,7 @@ import (
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/fleet"
+	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -172,6 +173,7 @@ func noNodes(failed []error) error {
 // auditNodes audits every node.
 func (a *app) auditNodes(ctx context.Context, nodes iter.Seq[nodeEvidence], o explain.AuditOptions) (*report.ReportList, error) {
 	var all fleet.Reports
+	o.Memory = &objects.Memory{}
 	err := each(ctx, nodes, func(s *snapshot.Snapshot) (answered, error) {
 		r, err := explain.Audit(s, o)
 		if err != nil {
@@ -188,6 +190,7 @@ func (a *app) auditNodes(ctx context.Context, nodes iter.Seq[nodeEvidence], o ex
 // traceNodes traces the same Service, or packet, on every node.
 func (a *app) traceNodes(ctx context.Context, nodes iter.Seq[nodeEvidence], o explain.TraceOptions, namespaceSet bool) (*report.TraceList, error) {
 	var all fleet.Traces
+	o.Memory = &objects.Memory{}
 	err := each(ctx, nodes, func(s *snapshot.Snapshot) (answered, error) {
 		t, err := a.answer(s, o, namespaceSet)
 		if err != nil {

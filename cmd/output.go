@@ -131,6 +131,8 @@ func named(doc runtime.Object) runtime.Object {
 		return &metav1.PartialObjectMetadata{TypeMeta: d.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: d.Node}}
 	case *report.Report:
 		return &metav1.PartialObjectMetadata{TypeMeta: d.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: d.Node}}
+	case *report.Diff:
+		return &metav1.PartialObjectMetadata{TypeMeta: d.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: d.After.Node}}
 	case *report.TraceList:
 		return namedItems(d.TypeMeta, d.Items, func(t *report.Trace) string { return t.Node })
 	case *report.NodeStatusList:

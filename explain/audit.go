@@ -12,6 +12,7 @@ import (
 	"github.com/svcnet/svcnet/explain/check"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -27,6 +28,8 @@ type AuditOptions struct {
 	// EachByItself walks every Service, also those that are like others. It changes nothing but the time that it
 	// takes; tests hold the two against each other.
 	EachByItself bool
+	// Memory has the objects that were decoded for other nodes, and keeps those of this one; nil: none.
+	Memory *objects.Memory
 }
 
 // Ignored is a finding that nobody wants to hear of: everywhere, or for one object.
@@ -46,7 +49,7 @@ func Audit(s *snapshot.Snapshot, o AuditOptions) (*report.Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	return newModel(s).audit(o)
+	return newModelOf(s, o.Memory).audit(o)
 }
 
 func (o *AuditOptions) check() error {
@@ -64,9 +67,19 @@ func (m *model) audit(o AuditOptions) (*report.Report, error) {
 			return nil, &NotFoundError{m.notFound(TraceOptions{Namespace: o.Namespace, Service: name})}
 		}
 	}
+	_, found := m.audited(o)
+	return m.report(o, found), nil
+}
+
+// audited is the node with its service ports, and what the checks find.
+func (m *model) audited(o AuditOptions) (*check.Node, check.Result) {
 	n := m.checked()
 	m.observeAll(n, o)
-	found := check.Run(n)
+	return n, check.Run(n)
+}
+
+// report is the document of what was found.
+func (m *model) report(o AuditOptions, found check.Result) *report.Report {
 	r := &report.Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "Report"},
 		Node:     m.node, Proxy: m.proxyReport(), Sources: m.sources,
@@ -84,7 +97,7 @@ func (m *model) audit(o AuditOptions) (*report.Report, error) {
 	}
 	r.Services = o.count(m, r)
 	conclude(r)
-	return r, nil
+	return r
 }
 
 // observeAll looks at every service port that was asked for.

@@ -14,6 +14,7 @@ import (
 	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -34,6 +35,8 @@ type TraceOptions struct {
 	IncomingInterface string
 	Mark              uint32
 	HasMark           bool
+	// Memory has the objects that were decoded for other nodes, and keeps those of this one; nil: none.
+	Memory *objects.Memory
 }
 
 // UsageError is a question that makes no sense, or names something that the evidence does not have.
@@ -59,7 +62,7 @@ func Trace(s *snapshot.Snapshot, o TraceOptions) (*report.Trace, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	m := newModel(s)
+	m := newModelOf(s, o.Memory)
 	t := &report.Trace{
 		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "Trace"},
 		Node:     m.node, Proxy: m.proxyReport(),

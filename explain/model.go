@@ -58,13 +58,17 @@ type model struct {
 }
 
 // newModel reads a snapshot. Evidence that cannot be read shows in sources, never as an error.
-func newModel(s *snapshot.Snapshot) *model {
+func newModel(s *snapshot.Snapshot) *model { return newModelOf(s, nil) }
+
+// newModelOf is newModel with objects that were decoded for other nodes; memory may be nil.
+func newModelOf(s *snapshot.Snapshot, memory *objects.Memory) *model {
+	memory.Turn()
 	m := &model{
 		kernel:  &netfilter.Kernel{Host: &host.Host{}},
 		objects: &objects.Set{},
 		plan:    &intent.Plan{},
 	}
-	r := reader{model: m}
+	r := reader{model: m, memory: memory}
 	for i := range s.Evidence {
 		r.read(&s.Evidence[i])
 	}

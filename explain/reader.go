@@ -17,6 +17,7 @@ import (
 // reader turns pieces of evidence into the model and gathers what tells the proxy's traits.
 type reader struct {
 	model  *model
+	memory *objects.Memory
 	traits traits.Evidence
 	nft    []nftCapture
 	sets   []*ipset.Set
@@ -182,7 +183,7 @@ func (r *reader) parseRules(e *snapshot.Evidence, parse func(string, string, net
 
 func (r *reader) objects(e *snapshot.Evidence, src *report.Source, fail func(snapshot.Status, string, ...any)) {
 	before := r.model.objects.Len()
-	problems := objects.Decode(r.model.objects, e.Data, e.File)
+	problems := r.memory.Decode(r.model.objects, e.Data, e.File)
 	if len(problems) == 0 {
 		return
 	}

@@ -20,9 +20,12 @@ import (
 // that is missing is no error: the verdict then says less.
 func Status(s *snapshot.Snapshot) *report.NodeStatus {
 	m := newModel(s)
-	n := m.checked()
-	m.observeAll(n, AuditOptions{})
-	found := check.Run(n)
+	n, found := m.audited(AuditOptions{})
+	return m.status(s, n, found)
+}
+
+// status is the document of what was found.
+func (m *model) status(s *snapshot.Snapshot, n *check.Node, found check.Result) *report.NodeStatus {
 	out := &report.NodeStatus{
 		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "NodeStatus"},
 		Node:     m.node, Tool: s.Tool, Captured: s.Captured, Sources: m.sources, Own: m.own(),

@@ -22,6 +22,13 @@ type part struct {
 	// words say it to people; who, where there is one, is whom it is said of, and parts that differ in that alone are
 	// told in one.
 	words, who string
+	// Of a cell: to is the frontend, outcome what becomes of its clients, in words, and backends those that get
+	// connections; asked is true when all of it is as the objects ask.
+	to, outcome string
+	backends    []string
+	asked       bool
+	// optional is true for a cell that is as asked and that not every node has: that of a pod which dials itself.
+	optional bool
 }
 
 // ofTheNode ends the key of a part that says no more than that a node does what is asked of it, and not of others.
@@ -60,7 +67,7 @@ func (k *kinds) add(node, text string, rank int, parts []part) (of *kind, first 
 	of = k.all[print]
 	if of == nil {
 		of = &kind{nodes: []string{node}, item: node, parts: parts, text: text, rank: rank}
-		of.local = slices.ContainsFunc(parts, func(p part) bool { return strings.HasSuffix(p.key, ofTheNode) })
+		of.local = slices.ContainsFunc(parts, func(p part) bool { return strings.HasSuffix(p.key, ofTheNode) && !p.optional })
 		if k.all == nil {
 			k.all = make(map[[sha256.Size]byte]*kind)
 		}

@@ -9,7 +9,11 @@ import (
 )
 
 // own replaces what belongs to one node by a word for it, so that the texts of alike nodes are equal.
-type own struct{ names, words []string }
+type own struct {
+	names, words []string
+	// literal is true where nothing belongs to a node: documents of one node are compared.
+	literal bool
+}
 
 func ownOf(node string, o report.Own) own {
 	var out own

@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -78,7 +79,12 @@ func traceParts(t *report.Trace) []part {
 	if len(t.Paths) == 0 {
 		parts = append(parts, part{key: "no paths\n" + o.in(t.Summary.Text), words: t.Summary.Text})
 	}
-	return append(parts, cellParts(t.Paths, &o)...)
+	for _, p := range cellParts(t.Paths, &o) {
+		if !p.optional {
+			parts = append(parts, p)
+		}
+	}
+	return parts
 }
 
 // cellParts is what becomes of each class of clients at each frontend.
@@ -89,9 +95,7 @@ func cellParts(paths []report.Path, o *own) []part {
 		for to < len(paths) && sameCell(&paths[from], &paths[to]) {
 			to++
 		}
-		if p, ok := cellPart(paths[from:to], o); ok {
-			out = append(out, p)
-		}
+		out = append(out, cellPart(paths[from:to], o))
 		from = to
 	}
 	return out
@@ -101,29 +105,31 @@ func sameCell(a, b *report.Path) bool {
 	return a.Frontend == b.Frontend && a.SourceClass == b.SourceClass && a.Source == b.Source
 }
 
-// cellPart is one cell without what is the node's own. ok is false for a cell that depends on the node and is as it
-// ought to be: that of a pod which dials itself is there on nodes that have such a pod.
-func cellPart(cell []report.Path, o *own) (part, bool) {
+// cellPart is one cell without what is the node's own.
+func cellPart(cell []report.Path, o *own) part {
 	p := &cell[0]
 	f := p.Frontend
 	who := cmp.Or(p.SourceClass, o.in(p.Source))
 	to := fmt.Sprintf("%s %s/%s", f.Kind, hostPort(o.in(f.Address), f.Port), f.Protocol)
-	key := to + " from " + who
-	if asAsked(cell) {
-		if p.SourceClass == "hairpin" {
-			return part{}, false
+	c := part{key: to + " from " + who, who: who, to: to, outcome: cellWords(cell, o), backends: reached(cell, o), asked: asAsked(cell)}
+	c.words = to + ": " + c.outcome
+	switch {
+	case c.asked && !o.literal && p.SourceClass == "hairpin":
+		c.optional, c.key = true, c.key+ofTheNode
+	case c.asked && !o.literal && p.Intended.Local:
+		c.key, c.outcome, c.backends = c.key+ofTheNode, "as asked of the node", nil
+		c.words = to + ": " + c.outcome
+	case c.asked:
+		c.key += "\nas asked\n" + asked(cell, o)
+	default:
+		outcomes := make([]string, 0, len(cell))
+		for i := range cell {
+			outcomes = append(outcomes, outcome(&cell[i], o))
 		}
-		if p.Intended.Local {
-			return part{key + ofTheNode, to + ": as asked of the node", who}, true
-		}
-		return part{key + "\nas asked\n" + asked(cell, o), to + ": " + cellWords(cell), who}, true
+		slices.Sort(outcomes)
+		c.key += "\n" + strings.Join(outcomes, "\n")
 	}
-	outcomes := make([]string, 0, len(cell))
-	for i := range cell {
-		outcomes = append(outcomes, outcome(&cell[i], o))
-	}
-	slices.Sort(outcomes)
-	return part{key + "\n" + strings.Join(outcomes, "\n"), to + ": " + cellWords(cell), who}, true
+	return c
 }
 
 // asAsked tells whether a cell does what the objects ask for, in every respect that a trace compares.
@@ -194,36 +200,85 @@ func outcome(p *report.Path, o *own) string {
 	return b.String()
 }
 
-func cellWords(cell []report.Path) string {
+// namedBackends is how many backends stand in words by their addresses.
+const namedBackends = 4
+
+// cellWords is a cell in words: where its connections end up, and what is unlike what they ought to.
+func cellWords(cell []report.Path, o *own) string {
 	var words []string
 	for i := range cell {
 		p := &cell[i]
 		text := string(p.Result)
-		if n := reached(p.Backends); n > 0 {
-			text += fmt.Sprintf(" to %d backends", n)
-			if n == 1 {
-				text = string(p.Result) + " to " + hostPort(p.Backends[0].Address, p.Backends[0].Port)
-			}
-		}
 		if p.Probability < 1 {
 			text = percent(p.Probability) + " " + text
+		}
+		text += backendWords(p, o)
+		if p.Masquerade != nil && *p.Masquerade {
+			text += ", masqueraded"
+		}
+		for _, u := range p.Uncertain {
+			text += ", if " + u.Condition
+		}
+		if r := badReply(p); r != "" {
+			text += ", answers " + r
 		}
 		if !slices.Contains(words, text) {
 			words = append(words, text)
 		}
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(words, "; ")
 }
 
-// reached counts the backends that get connections.
-func reached(all []report.Backend) int {
-	n := 0
-	for i := range all {
-		if all[i].Probability > 0 {
-			n++
+func backendWords(p *report.Path, o *own) string {
+	var got []string
+	states := make(map[string]int)
+	for i := range p.Backends {
+		b := &p.Backends[i]
+		if b.State != "ok" && b.State != "unknown" && b.State != "" {
+			states[b.State]++
+		}
+		if b.Probability > 0 {
+			got = append(got, hostPort(o.in(b.Address), b.Port)+" "+percent(b.Probability))
 		}
 	}
-	return n
+	var text string
+	switch n := len(got); {
+	case n > namedBackends:
+		text = fmt.Sprintf(" to %d backends", n)
+	case n > 0:
+		text = " to " + strings.Join(got, ", ")
+	}
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		text += fmt.Sprintf(", %d %s", states[state], state)
+	}
+	return text
+}
+
+// badReply is what becomes of answers that do not come back, "" where all do.
+func badReply(p *report.Path) string {
+	if !answered(p.Reply) {
+		return string(p.Reply.Result)
+	}
+	for i := range p.Backends {
+		if r := p.Backends[i].Reply; !answered(r) {
+			return string(r.Result)
+		}
+	}
+	return ""
+}
+
+// reached are the backends of a cell that get connections.
+func reached(cell []report.Path, o *own) []string {
+	var out []string
+	for i := range cell {
+		for j := range cell[i].Backends {
+			if b := &cell[i].Backends[j]; b.Probability > 0 {
+				out = append(out, hostPort(o.in(b.Address), b.Port))
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func replyOf(r *report.Reply) report.ReplyResult {

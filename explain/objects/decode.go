@@ -22,9 +22,12 @@ import (
 // The same object twice (same UID and resourceVersion, or equal throughout) counts once. Of two that differ
 // the one with the higher resourceVersion counts, or the later one where these are no numbers.
 func Decode(set *Set, data []byte, file string) []Problem {
-	d := &decoder{set: set, file: file}
-	if set.places == nil {
-		set.index()
+	return (&decoder{set: set, file: file}).decode(data)
+}
+
+func (d *decoder) decode(data []byte) []Problem {
+	if d.set.places == nil {
+		d.set.index()
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if body := bytes.TrimLeft(data, " \t\r\n"); len(body) > 0 && (body[0] == '{' || body[0] == '[') && d.json(data) {
@@ -40,6 +43,7 @@ const maxNesting = 8
 type decoder struct {
 	set      *Set
 	file     string
+	memory   *Memory // nil: none
 	problems []Problem
 }
 
@@ -98,20 +102,28 @@ func decodeInto[T, W any, P interface {
 	*T
 	metav1.Object
 }](d *decoder, raw []byte, line int, meta metav1.TypeMeta, list *[]W, namespaced bool, wrap func(P, Evidence) W) {
-	o := P(new(T))
-	if err := json.Unmarshal(raw, o); err != nil {
+	o, err := remembered(d.memory, raw, meta, func() (P, error) {
+		o := P(new(T))
+		if err := json.Unmarshal(raw, o); err != nil {
+			return nil, err
+		}
+		o.SetManagedFields(nil) // half of an object's bytes, and nothing for us
+		if !namespaced {
+			o.SetNamespace("")
+		}
+		return o, nil
+	})
+	if err != nil {
 		d.problem(line, objectName(meta.Kind, nameOf(raw)), false, "does not decode: %s", reasonOf(err))
 		return
 	}
-	o.SetManagedFields(nil) // half of an object's bytes, and nothing for us
 	if o.GetName() == "" {
 		d.problem(line, meta.Kind, false, "not a Kubernetes object: it has no name")
 		return
 	}
-	switch {
-	case !namespaced:
-		o.SetNamespace("")
-	case o.GetNamespace() == "":
+	if namespaced && o.GetNamespace() == "" {
+		own := *o // the one that is remembered has none, and the problem is told each time
+		o = P(&own)
 		o.SetNamespace(metav1.NamespaceDefault)
 		d.problem(line, objectName(meta.Kind, nameKey{o.GetNamespace(), o.GetName()}), true, "has no namespace: taken to be in %q", metav1.NamespaceDefault)
 	}

@@ -36,6 +36,8 @@ type Format struct {
 	TraceList  func(w io.Writer, l *report.TraceList, o Options) error
 	ReportList func(w io.Writer, l *report.ReportList, o Options) error
 	StatusList func(w io.Writer, l *report.NodeStatusList, o Options) error
+	// Diff shows what changed between two.
+	Diff func(w io.Writer, d *report.Diff, o Options) error
 }
 
 // Shows tells whether the format can show documents of a kind.
@@ -47,6 +49,8 @@ func (f Format) Shows(kind string) bool {
 		return f.Report != nil
 	case "NodeStatus":
 		return f.Status != nil
+	case "Diff":
+		return f.Diff != nil
 	}
 	return false
 }
@@ -74,6 +78,10 @@ func (f Format) Show(w io.Writer, doc any, o Options) error {
 		if f.ReportList != nil {
 			return f.ReportList(w, d, o)
 		}
+	case *report.Diff:
+		if f.Diff != nil {
+			return f.Diff(w, d, o)
+		}
 	case *report.NodeStatusList:
 		if f.StatusList != nil {
 			return f.StatusList(w, d, o)
@@ -88,7 +96,7 @@ func Formats() []Format {
 		{Name: "dot", Short: "Graph in the DOT language of Graphviz", Trace: DOT},
 		{Name: "mermaid", Short: "Graph for Markdown pages that draw Mermaid", Trace: Mermaid},
 		{Name: "tree", Short: "Tree of frontends, clients and backends, or of findings", Trace: Tree, Report: Report, Status: Status,
-			TraceList: TreeList, ReportList: ReportList, StatusList: StatusList},
+			TraceList: TreeList, ReportList: ReportList, StatusList: StatusList, Diff: Diff},
 		{Name: "wide", Short: "Tables of every path, backend and hop", Trace: Wide, TraceList: WideList},
 	}
 }

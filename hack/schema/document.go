@@ -16,6 +16,7 @@ type document struct {
 // documents lists every kind of document that svcnet prints.
 func documents() []document {
 	return []document{
+		{"Diff", "docs/schema/diff.schema.json", report.Diff{}},
 		{"NodeEvent", "docs/schema/nodeevent.schema.json", report.NodeEvent{}},
 		{"NodeStatus", "docs/schema/nodestatus.schema.json", report.NodeStatus{}},
 		{"NodeStatusList", "docs/schema/nodestatuslist.schema.json", report.NodeStatusList{}},

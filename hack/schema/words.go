@@ -40,6 +40,10 @@ func words() map[string][]any {
 		"ReportList.apiVersion":     {report.APIVersion},
 		"ReportList.kind":           {"ReportList"},
 		"ReportList.verdict":        {string(report.VerdictPass), string(report.VerdictFail), string(report.VerdictUnknown)},
+		"Diff.apiVersion":           {report.APIVersion},
+		"Diff.kind":                 {"Diff"},
+		"DiffSide.verdict":          {string(report.VerdictPass), string(report.VerdictFail), string(report.VerdictUnknown)},
+		"ServiceDiff.change":        {"added", "removed", "changed"},
 		"Proxy.backend":             {"legacy", "nft", ""},
 		// Empty: a single packet whose class is not known.
 		"Path.sourceClass": append(sourceClasses, ""),

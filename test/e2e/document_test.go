@@ -26,7 +26,7 @@ const tolerance = 1e-6
 // schemas are the published ones, by kind.
 var schemas = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
 	out := make(map[string]*jsonschema.Schema)
-	for _, kind := range []string{"Trace", "Report", "NodeStatus", "TraceList", "ReportList", "NodeStatusList"} {
+	for _, kind := range []string{"Trace", "Report", "NodeStatus", "TraceList", "ReportList", "NodeStatusList", "Diff"} {
 		name := strings.ToLower(kind) + ".schema.json"
 		text, err := os.ReadFile("../../docs/schema/" + name)
 		if err != nil {
