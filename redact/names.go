@@ -30,12 +30,12 @@ var words string
 
 // kubernetesOwn are names that every cluster has, or that stand for a protocol: they say nothing of whose it is.
 var kubernetesOwn = []string{
-	"amd64", "arm", "arm64", "auto", "cluster.local", "coredns", "default", "dns", "dns-tcp", "endpointslice-controller.k8s.io",
-	"endpointslicemirroring-controller.k8s.io", "endpoints-adm", "etcd", "false", "flannel", "grpc", "http", "https", "kube-apiserver",
+	"amd64", "arm", "arm64", "auto", "coredns", "default", "dns", "dns-tcp", "etcd", "false", "flannel", "grpc", "http", "https", "kube-apiserver",
 	"kube-controller-manager", "kube-dns", "kube-flannel", "kube-flannel-ds", "kube-node-lease", "kube-proxy", "kube-public",
 	"kube-router", "kube-scheduler", "kube-system", "kubelet", "kubernetes", "linux", "localhost", "metrics", "node-local-dns",
-	"nodelocaldns", "none", "null", "true", "windows", "tcp", "udp", "sctp", "k8s.io", "kubernetes.io", "calico-node", "cilium",
-	"weave-net", "kindnet", "kube-ipvs0", "system", "NULL", "disabled", "enabled",
+	"nodelocaldns", "none", "null", "true", "windows", "tcp", "udp", "sctp", "calico-node", "cilium",
+	"weave-net", "kindnet", "kube-ipvs0", "system", "NULL", "None", "disabled", "enabled",
+	"endpointslice-controller", "endpointslicemirroring-controller", "k8s", "io",
 }
 
 // components are the beginnings of names that Kubernetes gives pods and objects of its own parts: what follows is renamed.
@@ -132,15 +132,12 @@ func (r *renaming) decide(w string, m mode) string {
 
 // isWord tells whether a word belongs to a format or to messages.
 func (r *renaming) isWord(w string, m mode) bool {
-	if r.vocabulary[strings.ToLower(w)] || r.fields[w] || len(w) == 1 && m == grammar || w == "-" {
+	if r.vocabulary[strings.ToLower(w)] || r.fields[w] || len(w) == 1 {
 		return true
 	}
 	if strings.Contains(w, "-") {
-		// Options and sets are made of words; a name in prose may be so too.
-		if m == prose && r.vocabulary[strings.ToLower(strings.ReplaceAll(w, "-", ""))] {
-			return true
-		}
-		if m == prose && strings.ToUpper(w) != w && !strings.HasPrefix(w, "-") {
+		// Options and sets are made of words; in prose a name may be so too.
+		if m == prose && strings.ToUpper(w) != w {
 			return false
 		}
 		for part := range strings.SplitSeq(w, "-") {
