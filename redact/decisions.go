@@ -54,7 +54,7 @@ var decisions = []decision{
 	{format: snapshot.Unrecognised, why: "nothing says what it is"},
 	{format: snapshot.NFTText, rewrite: always((*renaming).nftText)},
 	{format: snapshot.NFTJSON, rewrite: always((*renaming).nftJSON)},
-	{format: snapshot.NFTNetlink, why: "this version does not rewrite netlink messages; give nft.json or nft.txt"},
+	{format: snapshot.NFTNetlink, rewrite: (*renaming).netlink},
 	{format: snapshot.IPSetSave, rewrite: always((*renaming).nftText)},
 	{format: snapshot.IPSetList, rewrite: always((*renaming).nftText)},
 	{format: snapshot.IPVSSave, rewrite: always((*renaming).lines)},

@@ -93,11 +93,11 @@ func (r *renaming) hash(use, text string) [sha256.Size]byte {
 
 var (
 	// plainNumber: numbers, ranges, marks, and times and sizes with their units.
-	plainNumber = regexp.MustCompile(`^(\d+(-\d+)?|0x[0-9a-fA-F]+|(\d+(ns|us|ms|s|m|h|d|w|y|min|sec|msec|usec|bit|Kbit|Mbit|Gbit|mss))+|\d+(e\d+)?([KMGTPE]i?)?[bB]?|\d{4}-\d{2}-\d{2}|[IWEF]\d{4}|\d+e[-+]?\d+)$`)
+	plainNumber = regexp.MustCompile(`^(\d+(-\d+)?|0x[0-9a-fA-F]+|(\d+(ns|us|ms|s|m|h|d|w|y|min|sec|msec|usec|bit|Kbit|Mbit|Gbit|mss))+|(\d+[hm])+\d+|\d+(e\d+)?([KMGTPE]i?)?[bB]?|\d{4}-\d{2}-\d{2}|[IWEF]\d{4}|\d+e[-+]?\d+)$`)
 	apiVersion  = regexp.MustCompile(`^v\d+((alpha|beta)\d+)?$`)
 	// device is the name of an interface: what the kernel or a network plugin calls it, and what tells it from others.
 	device     = regexp.MustCompile(`^(veth|cali|lxc|br-|tap|azv|eni|gke|vnet|enx|if|nic|tunl|vlan)([0-9a-f]+)$`)
-	plainIface = regexp.MustCompile(`^(lo|(eth|ens|eno|wlan|ib|bond|dummy|cni|docker|cbr|tun|tunl|tap|wg|virbr|lxcbr|if|kube-ipvs|sit|gre|erspan|ip6tnl|ip6gre|ip6_vti|ip_vti|teql|vlan|vxlan|team|veth|cpu|swp|em)\d{1,3}|enp\d+s\d+(f\d+)?|ens\d+f\d+|kube-bridge|nodelocaldns|cilium|vxlan-v6|weave|datapath|vethwe-(datapath|bridge)|flannel|flannel-v6|kube-dummy-if|br-int|br-ex|antrea-gw0|antrea-tun0)$`)
+	plainIface = regexp.MustCompile(`^(lo|(eth|ens|eno|wlan|ib|bond|dummy|cni|docker|cbr|tun|tunl|tap|wg|virbr|lxcbr|if|kube-ipvs|sit|gre|erspan|ip6tnl|ip6gre|ip6_vti|ip_vti|teql|vlan|vxlan|team|veth|cpu|swp|em)\d{1,3}|enp\d+s\d+(f\d+)?|ens\d+f\d+|set\d+|map\d+|meter\d+|kube-bridge|nodelocaldns|cilium|vxlan-v6|weave|datapath|vethwe-(datapath|bridge)|flannel|flannel-v6|kube-dummy-if|br-int|br-ex|antrea-gw0|antrea-tun0)$`)
 	uuid       = regexp.MustCompile(`^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$`)
 	longHex    = regexp.MustCompile(`^([0-9a-f]{12,}|[0-9A-F]{12,})$`)
 	// chainPrefix is how programs begin the names of their chains and sets.
