@@ -98,8 +98,10 @@ var (
 	// device is the name of an interface: what the kernel or a network plugin calls it, and what tells it from others.
 	device     = regexp.MustCompile(`^(veth|cali|lxc|br-|tap|azv|eni|gke|vnet|enx|if|nic|tunl|vlan)([0-9a-f]+)$`)
 	plainIface = regexp.MustCompile(`^(lo|(eth|ens|eno|wlan|ib|bond|dummy|cni|docker|cbr|tun|tunl|tap|wg|virbr|lxcbr|if|kube-ipvs|sit|gre|erspan|ip6tnl|ip6gre|ip6_vti|ip_vti|teql|vlan|vxlan|team|veth|cpu|swp|em)\d{1,3}|enp\d+s\d+(f\d+)?|ens\d+f\d+|set\d+|map\d+|meter\d+|kube-bridge|nodelocaldns|cilium|vxlan-v6|weave|datapath|vethwe-(datapath|bridge)|flannel|flannel-v6|kube-dummy-if|br-int|br-ex|antrea-gw0|antrea-tun0)$`)
-	uuid       = regexp.MustCompile(`^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$`)
-	longHex    = regexp.MustCompile(`^([0-9a-f]{12,}|[0-9A-F]{12,})$`)
+	// dashed is an address as names of nodes and pods have it.
+	dashed  = regexp.MustCompile(`\d{1,3}(-\d{1,3}){3}|[0-9a-f]+(-[0-9a-f]+){5,}`)
+	uuid    = regexp.MustCompile(`^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$`)
+	longHex = regexp.MustCompile(`^([0-9a-f]{12,}|[0-9A-F]{12,})$`)
 	// chainPrefix is how programs begin the names of their chains and sets.
 	chainPrefix = regexp.MustCompile(`^(KUBE|CNI|cali|cali4|cali40|cali6|cali60|DOCKER|FLANNEL|AWS|ISTIO|IP|LIBVIRT|ufw|ufw6|WEAVE|CILIUM|OLD|FWDO|FWDI|PRE|POST|IN|KIND|AZURE|GKE|ANTREA)-`)
 )
@@ -136,6 +138,9 @@ func (r *renaming) isWord(w string, m mode) bool {
 		return true
 	}
 	if strings.Contains(w, "-") {
+		if dashed.MatchString(w) {
+			return false
+		}
 		// Options and sets are made of words; in prose a name may be so too.
 		if m == prose && strings.ToUpper(w) != w {
 			return false

@@ -21,7 +21,7 @@ var wordFields = set("acceptContentTypes", "addressType", "apiGroup", "apiGroups
 	"status", "terminationMessagePolicy", "trafficDistribution", "type", "verbs", "whenUnsatisfiable", "bridgeInterface", "interfaceNamePrefix",
 	"pathType", "controller", "state", "healthy", "ipam", "capabilities", "featureGates", "drop", "add", "mountPath", "path", "terminationMessagePath",
 	// of HNS
-	"activityId", "addressPrefix", "flags", "policyType", "distributionType", "policies", "settings", "version", "major", "minor")
+	"activityId", "addressPrefix", "flags", "policyType", "distributionType", "references", "policies", "settings", "version", "major", "minor")
 
 var proseFields = set("message", "note", "error", "lastError")
 
