@@ -33,7 +33,7 @@ var kubernetesOwn = []string{
 	"amd64", "arm", "arm64", "auto", "coredns", "default", "dns", "dns-tcp", "etcd", "false", "flannel", "grpc", "http", "https", "kube-apiserver",
 	"kube-controller-manager", "kube-dns", "kube-flannel", "kube-flannel-ds", "kube-node-lease", "kube-proxy", "kube-public",
 	"kube-router", "kube-scheduler", "kube-system", "kubelet", "kubernetes", "linux", "localhost", "metrics", "node-local-dns",
-	"nodelocaldns", "none", "null", "true", "windows", "tcp", "udp", "sctp", "calico-node", "cilium",
+	"nodelocaldns", "none", "null", "true", "windows", "tcp", "udp", "sctp", "calico-node", "cilium", "cilium-config", "kubeadm-config",
 	"weave-net", "kindnet", "kube-ipvs0", "system", "NULL", "None", "disabled", "enabled",
 	"endpointslice-controller", "endpointslicemirroring-controller", "k8s", "io",
 }

@@ -133,6 +133,9 @@ func (s *sameness) words(t string, old bool) string {
 		if n, ok := s.r.names[w]; ok {
 			return n
 		}
+		if old && uuid.MatchString(w) { // documents have them in lower case
+			return s.r.fresh(w)
+		}
 		return w
 	})
 }

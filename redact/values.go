@@ -19,7 +19,7 @@ var wordFields = set("acceptContentTypes", "addressType", "apiGroup", "apiGroups
 	"kubeProxyVersion", "kubeletVersion", "mode", "mountPropagation", "nodePortAddresses", "operatingSystem", "operator", "osImage", "phase",
 	"policy", "preemptionPolicy", "protocol", "qosClass", "reason", "resources", "restartPolicy", "scheduler", "scope", "sessionAffinity",
 	"status", "terminationMessagePolicy", "trafficDistribution", "type", "verbs", "whenUnsatisfiable", "bridgeInterface", "interfaceNamePrefix",
-	"pathType", "controller", "state", "healthy", "ipam", "capabilities", "featureGates", "drop", "add", "mountPath", "path", "terminationMessagePath",
+	"pathType", "controller", "kube-proxy-replacement", "state", "healthy", "ipam", "capabilities", "featureGates", "drop", "add", "mountPath", "path", "terminationMessagePath",
 	// of HNS
 	"activityId", "addressPrefix", "flags", "policyType", "distributionType", "references", "policies", "settings", "version", "major", "minor")
 
