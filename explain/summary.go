@@ -162,7 +162,7 @@ func backendsText(p *report.Path) string {
 		return "no backend"
 	}
 	if len(live) == 1 {
-		return "one backend, " + live[0].Address + ":" + fmt.Sprint(live[0].Port)
+		return "one backend, " + backendAddr(live[0]).String()
 	}
 	lo, hi := live[0].Probability, live[0].Probability
 	for _, b := range live {

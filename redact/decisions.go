@@ -54,13 +54,13 @@ var decisions = []decision{
 	{format: snapshot.Unrecognised, why: "nothing says what it is"},
 	{format: snapshot.NFTText, rewrite: always((*renaming).nftText)},
 	{format: snapshot.NFTJSON, rewrite: always((*renaming).nftJSON)},
-	{format: snapshot.NFTNetlink, why: "this version does not rewrite netlink messages; give nft.json or nft.txt"},
+	{format: snapshot.NFTNetlink, rewrite: (*renaming).netlink},
 	{format: snapshot.IPSetSave, rewrite: always((*renaming).nftText)},
 	{format: snapshot.IPSetList, rewrite: always((*renaming).nftText)},
 	{format: snapshot.IPVSSave, rewrite: always((*renaming).lines)},
 	{format: snapshot.IPVSList, rewrite: always((*renaming).lines)},
 	{format: snapshot.IPVSConns, rewrite: always((*renaming).lines)},
-	{format: snapshot.CiliumText, why: notRead},
+	{format: snapshot.CiliumText, rewrite: always((*renaming).cilium)},
 	{format: snapshot.CalicoBPF, why: notRead},
 	{format: snapshot.WindowsHNS, rewrite: always((*renaming).hns)},
 	{format: snapshot.BPFMap, why: notRead},
@@ -117,6 +117,17 @@ func (r *renaming) hns(data string) string {
 		return r.json(data, r.objectStrings())
 	}
 	return r.lines(data)
+}
+
+// cilium rewrites what svcnet reads of Cilium's output, which is one line. Of the others nothing says what is in them: they
+// are empty afterwards, so that this one keeps its number.
+func (r *renaming) cilium(data string) string {
+	return r.eachLine(data, func(line string) string {
+		if !strings.Contains(line, "KubeProxyReplacement") {
+			return ""
+		}
+		return r.prose(line)
+	})
 }
 
 // hostOf is the second word of `uname -a`, the node's name.

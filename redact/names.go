@@ -30,12 +30,12 @@ var words string
 
 // kubernetesOwn are names that every cluster has, or that stand for a protocol: they say nothing of whose it is.
 var kubernetesOwn = []string{
-	"amd64", "arm", "arm64", "auto", "cluster.local", "coredns", "default", "dns", "dns-tcp", "endpointslice-controller.k8s.io",
-	"endpointslicemirroring-controller.k8s.io", "endpoints-adm", "etcd", "false", "flannel", "grpc", "http", "https", "kube-apiserver",
+	"amd64", "arm", "arm64", "auto", "coredns", "default", "dns", "dns-tcp", "etcd", "false", "flannel", "grpc", "http", "https", "kube-apiserver",
 	"kube-controller-manager", "kube-dns", "kube-flannel", "kube-flannel-ds", "kube-node-lease", "kube-proxy", "kube-public",
 	"kube-router", "kube-scheduler", "kube-system", "kubelet", "kubernetes", "linux", "localhost", "metrics", "node-local-dns",
-	"nodelocaldns", "none", "null", "true", "windows", "tcp", "udp", "sctp", "k8s.io", "kubernetes.io", "calico-node", "cilium",
-	"weave-net", "kindnet", "kube-ipvs0", "system", "NULL", "disabled", "enabled",
+	"nodelocaldns", "none", "null", "true", "windows", "tcp", "udp", "sctp", "calico-node", "cilium", "cilium-config", "kubeadm-config",
+	"weave-net", "kindnet", "kube-ipvs0", "system", "NULL", "None", "disabled", "enabled",
+	"endpointslice-controller", "endpointslicemirroring-controller", "k8s", "io",
 }
 
 // components are the beginnings of names that Kubernetes gives pods and objects of its own parts: what follows is renamed.
@@ -93,13 +93,15 @@ func (r *renaming) hash(use, text string) [sha256.Size]byte {
 
 var (
 	// plainNumber: numbers, ranges, marks, and times and sizes with their units.
-	plainNumber = regexp.MustCompile(`^(\d+(-\d+)?|0x[0-9a-fA-F]+|(\d+(ns|us|ms|s|m|h|d|w|y|min|sec|msec|usec|bit|Kbit|Mbit|Gbit|mss))+|\d+(e\d+)?([KMGTPE]i?)?[bB]?|\d{4}-\d{2}-\d{2}|[IWEF]\d{4}|\d+e[-+]?\d+)$`)
+	plainNumber = regexp.MustCompile(`^(\d+(-\d+)?|0x[0-9a-fA-F]+|(\d+(ns|us|ms|s|m|h|d|w|y|min|sec|msec|usec|bit|Kbit|Mbit|Gbit|mss))+|(\d+[hm])+\d+|\d+(e\d+)?([KMGTPE]i?)?[bB]?|\d{4}-\d{2}-\d{2}|[IWEF]\d{4}|\d+e[-+]?\d+)$`)
 	apiVersion  = regexp.MustCompile(`^v\d+((alpha|beta)\d+)?$`)
 	// device is the name of an interface: what the kernel or a network plugin calls it, and what tells it from others.
 	device     = regexp.MustCompile(`^(veth|cali|lxc|br-|tap|azv|eni|gke|vnet|enx|if|nic|tunl|vlan)([0-9a-f]+)$`)
-	plainIface = regexp.MustCompile(`^(lo|(eth|ens|eno|wlan|ib|bond|dummy|cni|docker|cbr|tun|tunl|tap|wg|virbr|lxcbr|if|kube-ipvs|sit|gre|erspan|ip6tnl|ip6gre|ip6_vti|ip_vti|teql|vlan|vxlan|team|veth|cpu|swp|em)\d{1,3}|enp\d+s\d+(f\d+)?|ens\d+f\d+|kube-bridge|nodelocaldns|cilium|vxlan-v6|weave|datapath|vethwe-(datapath|bridge)|flannel|flannel-v6|kube-dummy-if|br-int|br-ex|antrea-gw0|antrea-tun0)$`)
-	uuid       = regexp.MustCompile(`^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$`)
-	longHex    = regexp.MustCompile(`^([0-9a-f]{12,}|[0-9A-F]{12,})$`)
+	plainIface = regexp.MustCompile(`^(lo|(eth|ens|eno|wlan|ib|bond|dummy|cni|docker|cbr|tun|tunl|tap|wg|virbr|lxcbr|if|kube-ipvs|sit|gre|erspan|ip6tnl|ip6gre|ip6_vti|ip_vti|teql|vlan|vxlan|team|veth|cpu|swp|em)\d{1,3}|enp\d+s\d+(f\d+)?|ens\d+f\d+|set\d+|map\d+|meter\d+|kube-bridge|nodelocaldns|cilium|vxlan-v6|weave|datapath|vethwe-(datapath|bridge)|flannel|flannel-v6|kube-dummy-if|br-int|br-ex|antrea-gw0|antrea-tun0)$`)
+	// dashed is an address as names of nodes and pods have it.
+	dashed  = regexp.MustCompile(`\d{1,3}(-\d{1,3}){3}|[0-9a-f]+(-[0-9a-f]+){5,}`)
+	uuid    = regexp.MustCompile(`^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$`)
+	longHex = regexp.MustCompile(`^([0-9a-f]{12,}|[0-9A-F]{12,})$`)
 	// chainPrefix is how programs begin the names of their chains and sets.
 	chainPrefix = regexp.MustCompile(`^(KUBE|CNI|cali|cali4|cali40|cali6|cali60|DOCKER|FLANNEL|AWS|ISTIO|IP|LIBVIRT|ufw|ufw6|WEAVE|CILIUM|OLD|FWDO|FWDI|PRE|POST|IN|KIND|AZURE|GKE|ANTREA)-`)
 )
@@ -132,15 +134,15 @@ func (r *renaming) decide(w string, m mode) string {
 
 // isWord tells whether a word belongs to a format or to messages.
 func (r *renaming) isWord(w string, m mode) bool {
-	if r.vocabulary[strings.ToLower(w)] || r.fields[w] || len(w) == 1 && m == grammar || w == "-" {
+	if r.vocabulary[strings.ToLower(w)] || r.fields[w] || len(w) == 1 {
 		return true
 	}
 	if strings.Contains(w, "-") {
-		// Options and sets are made of words; a name in prose may be so too.
-		if m == prose && r.vocabulary[strings.ToLower(strings.ReplaceAll(w, "-", ""))] {
-			return true
+		if dashed.MatchString(w) {
+			return false
 		}
-		if m == prose && strings.ToUpper(w) != w && !strings.HasPrefix(w, "-") {
+		// Options and sets are made of words; in prose a name may be so too.
+		if m == prose && strings.ToUpper(w) != w {
 			return false
 		}
 		for part := range strings.SplitSeq(w, "-") {

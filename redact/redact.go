@@ -65,7 +65,11 @@ func (r *renaming) evidence(e snapshot.Evidence) snapshot.Evidence {
 	d := decisionOf(e.Format)
 	if d.rewrite == nil {
 		fresh.Data = nil
-		if len(e.Data) > 0 {
+		switch {
+		case len(e.Data) == 0:
+		case !e.Status.Answers():
+			fresh.Note = "left out when names were redacted: " + d.why // and what it lacked before it lacks still
+		default:
 			fresh.Status, fresh.Error = snapshot.NotCollected, fmt.Sprintf("read %s: left out when names were redacted: %s", fresh.File, d.why)
 		}
 		return fresh

@@ -19,9 +19,9 @@ var wordFields = set("acceptContentTypes", "addressType", "apiGroup", "apiGroups
 	"kubeProxyVersion", "kubeletVersion", "mode", "mountPropagation", "nodePortAddresses", "operatingSystem", "operator", "osImage", "phase",
 	"policy", "preemptionPolicy", "protocol", "qosClass", "reason", "resources", "restartPolicy", "scheduler", "scope", "sessionAffinity",
 	"status", "terminationMessagePolicy", "trafficDistribution", "type", "verbs", "whenUnsatisfiable", "bridgeInterface", "interfaceNamePrefix",
-	"pathType", "controller", "state", "healthy", "ipam", "capabilities", "featureGates", "drop", "add", "mountPath", "path", "terminationMessagePath",
+	"pathType", "controller", "kube-proxy-replacement", "state", "healthy", "ipam", "capabilities", "featureGates", "drop", "add", "mountPath", "path", "terminationMessagePath",
 	// of HNS
-	"activityId", "addressPrefix", "flags", "policyType", "distributionType", "policies", "settings", "version", "major", "minor")
+	"activityId", "addressPrefix", "flags", "policyType", "distributionType", "references", "policies", "settings", "version", "major", "minor")
 
 var proseFields = set("message", "note", "error", "lastError")
 
@@ -40,8 +40,9 @@ var freeMaps = set("annotations", "labels", "matchLabels", "nodeSelector", "sele
 // labelKeys without a domain that everybody uses.
 var labelKeys = set("app", "component", "controller-revision-hash", "k8s-app", "name", "pod-template-generation", "pod-template-hash", "tier", "role", "run", "version")
 
-// domainOfKubernetes are the domains of labels and annotations that are Kubernetes' own.
-var domainOfKubernetes = regexp.MustCompile(`^([a-z0-9.-]+\.)?(kubernetes\.io|k8s\.io)$`)
+// domainOfKubernetes are the domains of labels and annotations that are Kubernetes' own, or those of what many clusters
+// run on.
+var domainOfKubernetes = regexp.MustCompile(`^([a-z0-9.-]+\.)?(kubernetes\.io|k8s\.io|openstack\.org|amazonaws\.com|azure\.com|google\.com|hetzner\.cloud|projectcalico\.org|cilium\.io|metallb\.io|metallb\.universe\.tf|digitalocean\.com|istio\.io|linkerd\.io|openshift\.io|coreos\.com)$`)
 
 func set(words ...string) map[string]bool {
 	out := make(map[string]bool, len(words))
