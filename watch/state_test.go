@@ -37,6 +37,11 @@ func notice(s float64, process string) step {
 	}
 }
 
+// found is a notice of a change that was made between two times.
+func found(since, s float64) step {
+	return func(st *State) []report.NodeEvent { st.Noticed(Notice{At: at(s), Since: at(since)}); return nil }
+}
+
 func api(s float64, why string) step {
 	return func(st *State) []report.NodeEvent { return st.APIAnswers(at(s), why) }
 }
@@ -55,11 +60,11 @@ func readingAt(s float64, asked string, with ...func(*report.Report)) Reading {
 	for _, w := range with {
 		w(r)
 	}
-	a := explain.Asked{}
+	a := map[string]string{}
 	if asked != "" {
 		a["store/web"] = asked
 	}
-	return Reading{Objects: at(s), Begun: at(s), Ended: at(s + 0.1), Report: r, Asked: a}
+	return Reading{Objects: at(s), Begun: at(s), Ended: at(s + 0.1), Report: r, Asked: explain.AskedOf(a, r)}
 }
 
 func finding(id, severity, pending string) func(*report.Report) {
@@ -138,6 +143,12 @@ func TestState(t *testing.T) {
 		{"rules that nobody tells of", []step{
 			reading(0, "a"), change(10), reading(11.5, "b", finding(missing, "info", "young")), reading(13, "b"),
 		}, []string{"lag 1.5 to 3.0 from observed"}},
+		{"a writing that was found by looking", []step{
+			reading(0, "a"), change(10), found(10.2, 12.2), reading(12.3, "b"),
+		}, []string{"lag 0.2 to 2.2 from observed"}},
+		{"a writing that was found by looking, perhaps from before", []step{
+			reading(0, "a"), change(10), found(9, 11), reading(11.2, "b"),
+		}, []string{"lag 0.0 to 1.0 from observed"}},
 		{"a change that asks for no other rules", []step{
 			reading(0, "a"), change(10), notice(10.8, "x"), reading(11, "a"),
 		}, []string{}},

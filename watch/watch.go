@@ -52,7 +52,7 @@ type Node struct {
 }
 
 // Run watches a node until ctx ends, whose error it returns, and gives every event to tell, one after the other. An error of
-// tell ends it. A reading that fails is told through the sources of the next one that does not.
+// tell ends it, and so does a first audit that fails; a later one that does is told as source "audit".
 func Run(ctx context.Context, n Node, o Options, tell func(report.NodeEvent) error) error {
 	if o.Interval == 0 {
 		o.Interval = DefaultInterval
@@ -105,6 +105,8 @@ type watcher struct {
 	// earliest is when the node may be read again, again when it is read although nothing happened, full when rules are.
 	earliest, again, full time.Time
 	started               bool
+	// failing is true once it was told that an audit failed.
+	failing bool
 }
 
 // next is how long there is nothing to do unless something happens.
@@ -146,10 +148,15 @@ func (w *watcher) due(ctx context.Context) error {
 	if w.options.Metrics != nil {
 		w.options.Metrics.read(took, err)
 	}
-	if err != nil {
-		if !w.started {
+	if err != nil && !w.started {
+		return err
+	}
+	if said := w.outcome(err); len(said) > 0 {
+		if err := w.say(said); err != nil {
 			return err
 		}
+	}
+	if err != nil {
 		return nil
 	}
 	w.drain()
@@ -162,6 +169,21 @@ func (w *watcher) due(ctx context.Context) error {
 		w.options.Metrics.state(&w.state, r)
 	}
 	return w.say(events)
+}
+
+// outcome says that audits fail, and that they do no longer: once each.
+func (w *watcher) outcome(err error) []report.NodeEvent {
+	if (err != nil) == w.failing {
+		return nil
+	}
+	w.failing = err != nil
+	e := w.state.event(time.Now(), report.EventSource, "source audit is ok again")
+	e.Source, e.Before = &report.Source{Name: "audit", Status: "ok"}, "failed"
+	if err != nil {
+		e = w.state.event(time.Now(), report.EventSource, "source audit is failed: "+err.Error())
+		e.Source, e.Before = &report.Source{Name: "audit", Status: "failed", Error: oneLine(err.Error())}, "ok"
+	}
+	return []report.NodeEvent{e}
 }
 
 // drain takes in what was told while the node was read: that is part of the story of the reading.

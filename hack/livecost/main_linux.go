@@ -4,6 +4,11 @@
 // root and iptables.
 //
 //	go run ./hack/livecost [-services 10000] [-endpoints 5] [-rounds 5] [-backend nft]
+//
+// With -watch it measures `audit --watch` there: for that long while nothing happens, then as long with a rule written
+// each second.
+//
+//	go run ./hack/livecost -watch 2m [-services 10000] [-endpoints 5] [-backend nft]
 package main
 
 import (
@@ -34,8 +39,9 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds of which the median counts")
 	backend := flag.String("backend", "nft", "iptables backend: nft or legacy")
 	profile := flag.Bool("keep", false, "keep the namespace and say how to trace in it")
+	watch := flag.Duration("watch", 0, "measure audit --watch instead, idle and busy for this long each")
 	flag.Parse()
-	if err := run(*services, *endpoints, *rounds, *backend, *profile); err != nil {
+	if err := run(*services, *endpoints, *rounds, *backend, *profile, *watch); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -44,7 +50,7 @@ func main() {
 // cost of one run of a command.
 type cost struct{ cpu, wall time.Duration }
 
-func run(services, endpoints, rounds int, backend string, keep bool) error {
+func run(services, endpoints, rounds int, backend string, keep bool, watch time.Duration) error {
 	dir, err := os.MkdirTemp("", "svcnet-livecost")
 	if err != nil {
 		return err
@@ -81,6 +87,10 @@ func run(services, endpoints, rounds int, backend string, keep bool) error {
 	config := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: x, cluster: {server: 'http://%s'}}]\ncontexts: [{name: x, context: {cluster: x, user: x}}]\nusers: [{name: x, user: {}}]\n", host)
 	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(config), 0o600); err != nil {
 		return err
+	}
+	if watch > 0 {
+		fmt.Printf("%d Services with %d endpoints, backend %s\n", services, endpoints, backend)
+		return watchCost(inside, bin, backend, watch)
 	}
 	namespace, name := scale.Service(services / 2)
 	if keep {
@@ -179,6 +189,10 @@ func serve(netns string, objects map[string][]json.RawMessage) (string, error) {
 		return "", fmt.Errorf("serve objects: %w", r.err)
 	}
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Query().Get("watch") != "" {
+			watched(w, q)
+			return
+		}
 		resource := q.URL.Path[strings.LastIndexByte(q.URL.Path, '/')+1:]
 		all := objects[resource]
 		from, _ := strconv.Atoi(q.URL.Query().Get("continue"))
@@ -188,7 +202,11 @@ func serve(netns string, objects map[string][]json.RawMessage) (string, error) {
 			to, next = from+limit, strconv.Itoa(from+limit)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"kind":%q,"apiVersion":"v1","metadata":{"resourceVersion":"1","continue":%q},"items":[`, listKinds[resource], next)
+		version := "v1"
+		if resource == "endpointslices" {
+			version = "discovery.k8s.io/v1"
+		}
+		fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1","continue":%q},"items":[`, listKinds[resource], version, next)
 		for i, item := range all[from:to] {
 			if i > 0 {
 				fmt.Fprint(w, ",")
