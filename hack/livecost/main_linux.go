@@ -39,9 +39,10 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds of which the median counts")
 	backend := flag.String("backend", "nft", "iptables backend: nft or legacy")
 	profile := flag.Bool("keep", false, "keep the namespace and say how to trace in it")
+	program := flag.String("program", "", "svcnet to measure; built when not given")
 	watch := flag.Duration("watch", 0, "measure audit --watch instead, idle and busy for this long each")
 	flag.Parse()
-	if err := run(*services, *endpoints, *rounds, *backend, *profile, *watch); err != nil {
+	if err := run(*services, *endpoints, *rounds, *backend, *program, *profile, *watch); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -50,15 +51,16 @@ func main() {
 // cost of one run of a command.
 type cost struct{ cpu, wall time.Duration }
 
-func run(services, endpoints, rounds int, backend string, keep bool, watch time.Duration) error {
+func run(services, endpoints, rounds int, backend, bin string, keep bool, watch time.Duration) error {
 	dir, err := os.MkdirTemp("", "svcnet-livecost")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	bin := filepath.Join(dir, "svcnet")
-	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "./cmd/kubectl-svcnet").CombinedOutput(); err != nil {
-		return fmt.Errorf("build: %w: %s", err, out)
+	if bin == "" {
+		if bin, err = build(dir); err != nil {
+			return err
+		}
 	}
 	netns := fmt.Sprintf("svcnet-cost-%d", os.Getpid())
 	if out, err := exec.Command("ip", "netns", "add", netns).CombinedOutput(); err != nil {
@@ -128,6 +130,15 @@ func run(services, endpoints, rounds int, backend string, keep bool, watch time.
 		fmt.Printf("%-32s CPU %6.2f s (%.2f ×)   wall %6.2f s (%.2f ×)\n", t.name, m.cpu.Seconds(), float64(m.cpu)/float64(unit.cpu), m.wall.Seconds(), float64(m.wall)/float64(unit.wall))
 	}
 	return nil
+}
+
+// build makes the program in a folder.
+func build(dir string) (string, error) {
+	bin := filepath.Join(dir, "svcnet")
+	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "./cmd/kubectl-svcnet").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w: %s", err, out)
+	}
+	return bin, nil
 }
 
 func median(all []cost) cost {
