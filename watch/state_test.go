@@ -194,14 +194,15 @@ func TestState(t *testing.T) {
 			reading(0, "a"), reading(10, "a", finding(missing, "info", "young")), reading(12, "a", finding(missing, "info", "young")),
 			reading(30, "a", finding(missing, "error", "")),
 		}, []string{"appeared error " + missing}},
-		{"one that proxies have no part in appears at once", []step{
-			reading(0, "a"), reading(10, "a", finding(hazard, "error", "")),
+		{"one that is no matter of rules has to stay as well: controllers take their time", []step{
+			reading(0, "a"), reading(10, "a", finding(hazard, "error", "")), reading(11, "a"),
+			reading(20, "a", finding(hazard, "error", "")), reading(22, "a", finding(hazard, "error", "")),
 		}, []string{"appeared error " + hazard}},
 		{"what is gone clears, with who wrote", []step{
-			reading(0, "a", finding(hazard, "error", "")), notice(9, "iptables"), reading(10, "a"), reading(20, "a"),
+			reading(0, "a", finding(hazard, "error", "")), reading(2, "a", finding(hazard, "error", "")), notice(9, "iptables"), reading(10, "a"), reading(20, "a"),
 		}, []string{"appeared error " + hazard, "cleared error " + hazard + " by iptables"}},
 		{"what could not be looked at is not gone", []step{
-			reading(0, "a", finding(hazard, "error", "")), reading(10, "a", unknown(hazard)), reading(20, "a", finding(hazard, "error", "")),
+			reading(0, "a", finding(hazard, "error", "")), reading(2, "a", finding(hazard, "error", "")), reading(10, "a", unknown(hazard)), reading(20, "a", finding(hazard, "error", "")),
 			reading(30, "a"),
 		}, []string{"appeared error " + hazard, "cleared error " + hazard}},
 		{"what becomes pending again is not gone", []step{
@@ -259,7 +260,7 @@ func TestDue(t *testing.T) {
 		{"rules changed before they were read", []step{notice(-1, "x"), reading(0, "a")}, -1},
 		{"a finding that may go away", []step{reading(0, "a"), reading(10, "a", finding(missing, "error", ""))}, 11.6},
 		{"a source that may come back", []step{reading(0, "a"), reading(10, "a", source("failed"))}, 11.6},
-		{"a finding that was told", []step{reading(0, "a", finding(hazard, "error", ""))}, -1},
+		{"a finding that was told", []step{reading(0, "a", finding(hazard, "error", "")), reading(2, "a", finding(hazard, "error", ""))}, -1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

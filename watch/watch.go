@@ -23,6 +23,8 @@ type Options struct {
 	Again, Full time.Duration
 	// Audit selects what is looked at.
 	Audit explain.AuditOptions
+	// CPU is the CPU time that was spent so far, by which the rate of audits is bounded; nil: the time that passed.
+	CPU func() time.Duration
 	// Metrics are kept up to date where there are any.
 	Metrics *Metrics
 }
@@ -34,7 +36,7 @@ const (
 	DefaultFull     = 10 * time.Minute
 )
 
-// share bounds what reading takes of the time: after a reading, the next one waits for share times as long.
+// share bounds what audits take of one CPU: after one, the next waits for share times the CPU time that it took.
 const share = 4
 
 // Node is the live node as Run sees it.
@@ -62,6 +64,10 @@ func Run(ctx context.Context, n Node, o Options, tell func(report.NodeEvent) err
 	}
 	if o.Full == 0 {
 		o.Full = DefaultFull
+	}
+	if o.CPU == nil {
+		begun := time.Now()
+		o.CPU = func() time.Duration { return time.Since(begun) }
 	}
 	w := &watcher{node: n, options: o, tell: tell}
 	if n.Objects != nil {
@@ -135,12 +141,13 @@ func (w *watcher) due(ctx context.Context) error {
 		return nil
 	}
 	full := !now.Before(w.full)
+	spent := w.options.CPU()
 	r, err := w.read(ctx, full)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	took := time.Since(now)
-	w.earliest = time.Now().Add(max(w.options.Interval, share*took))
+	w.earliest = time.Now().Add(max(w.options.Interval, share*(w.options.CPU()-spent)))
 	w.again = time.Now().Add(w.options.Again)
 	if full {
 		w.full = time.Now().Add(w.options.Full)

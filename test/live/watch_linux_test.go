@@ -82,7 +82,7 @@ func (s *sentry) seen() []report.NodeEvent {
 // await is the first event from the given one on that fits, and the number of the one behind it.
 func (s *sentry) await(t *testing.T, what string, from int, fits func(*report.NodeEvent) bool) (report.NodeEvent, int) {
 	t.Helper()
-	deadline := time.After(3 * time.Minute)
+	deadline := time.After(8 * time.Minute) // machines have other work
 	for {
 		all := s.seen()
 		for i := from; i < len(all); i++ {
