@@ -185,7 +185,7 @@ func (p *place) dumpTables(ctx context.Context, c *nfnetlink, tables []nftTable,
 	}
 	var sets []nftSet
 	keepSet := func(family byte, attrs []byte) bool {
-		s := nftSet{nftTable{family, textAt(attrs, unix.NFTA_SET_TABLE)}, textAt(attrs, unix.NFTA_SET_NAME)}
+		s := setOf(family, attrs)
 		if !wanted(family, s.table.name) {
 			return false
 		}
@@ -213,11 +213,6 @@ func (p *place) dumpTables(ctx context.Context, c *nfnetlink, tables []nftTable,
 
 // nftaFlowtableTable is NFTA_FLOWTABLE_TABLE, which package unix does not have.
 const nftaFlowtableTable = 1
-
-type nftSet struct {
-	table nftTable
-	name  string
-}
 
 // rules writes the rules of a table. All of them are asked for at once: the kernel passes over those that it has told
 // already each time that its buffer was full, which costs less than a request for every chain as long as there are

@@ -21,7 +21,7 @@ func TestNFTElements(t *testing.T) {
 		for i := range 5*setsAtOnce + 7 {
 			name := fmt.Sprintf("s%d", i)
 			fmt.Fprintf(&b, "\tset %s {\n\t\ttype inet_service\n\t\telements = { %d, %d }\n\t}\n", name, i+1, i+10000)
-			sets = append(sets, nftSet{nftTable{unix.NFPROTO_INET, "many"}, name})
+			sets = append(sets, nftSet{table: nftTable{unix.NFPROTO_INET, "many"}, name: name})
 		}
 		b.WriteString("}\n")
 		shell(t, "nft -f - <<END\n"+b.String()+"END")

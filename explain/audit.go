@@ -127,6 +127,7 @@ func (m *model) checked() *check.Node {
 	return &check.Node{
 		Name: m.node, Rulesets: m.rulesets, NFT: m.nft, IPVS: m.kernel.IPVS, Sets: m.kernel.Sets, Host: m.kernel.Host, Objects: m.objects, Plan: m.plan, Proxy: m.proxy,
 		HNS: &m.windows.State, Answers: m.answers, PodScope: m.podScope, ForeignTables: m.foreignTables, Captured: m.captured, Taken: m.taken,
+		Discoveries: m.discoveries(),
 	}
 }
 

@@ -43,7 +43,7 @@ var Groups = []Group{
 	{"Kernel and host", []string{
 		"conntrack-stale-udp", "conntrack-stale-tcp", "conntrack-untranslated-service-flow",
 		"conntrack-table-full", "conntrack-insert-failed",
-		"ip-forward-off", "bridge-nf-call-iptables-off", "hairpin-mode-off", "rp-filter-strict-multi-interface",
+		"ip-forward-off", "neighbour-discovery-dropped", "bridge-nf-call-iptables-off", "hairpin-mode-off", "rp-filter-strict-multi-interface",
 		"vxlan-checksum-offload-bug", "mtu-exceeds-underlay",
 	}},
 	{"Not ours, but named", []string{

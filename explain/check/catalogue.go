@@ -62,6 +62,7 @@ var Catalogue = []Check{
 	missingEndpointRule,
 	missingServiceRule,
 	mtuExceedsUnderlay,
+	neighbourDiscoveryDropped,
 	nftMapEntryMissing,
 	nftMapEntryStale,
 	noRouteToBackend,

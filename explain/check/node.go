@@ -38,6 +38,8 @@ type Node struct {
 	Taken time.Time
 	// Ports are the service ports that the proxy programs, with what was observed.
 	Ports []Port
+	// Discoveries are the messages of neighbour discovery that rules end for certain.
+	Discoveries []Discovery
 	// ForeignTables are the nftables tables that nobody evaluates here, as "inet firewalld".
 	ForeignTables []string
 	// Answers says of each source why it does not answer; a source that is not in it was answered.

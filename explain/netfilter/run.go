@@ -125,7 +125,33 @@ func (w *Walker) Walk(entry Entry, p Packet) []Ending {
 	return w.start(entry, state{p: p, prob: 1})
 }
 
+// Through walks a packet that no routing decision leads through its hooks, in their order: a message of neighbour
+// discovery, which the kernel sends to the neighbour that it asks for (ndisc_send_skb), or a frame that a bridge switches
+// (br_netfilter). What passes them all is Forwarded. The packet's Local tells whether this node sends it.
+func (w *Walker) Through(p Packet, hooks ...Hook) []Ending {
+	p.OrigSrc, p.OrigDst, p.OrigSrcPort, p.OrigDstPort = p.Src, p.Dst, p.SrcPort, p.DstPort
+	return w.run(state{p: p, prob: 1}, func(r *run, s state) {
+		live := []state{s}
+		for _, h := range hooks {
+			live = r.hook(h, live)
+		}
+		for _, s := range live {
+			r.end(s, Forwarded, nil)
+		}
+	})
+}
+
 func (w *Walker) start(entry Entry, s state) []Ending {
+	return w.run(s, func(r *run, s state) {
+		if entry == FromNode {
+			r.fromNode(s)
+		} else {
+			r.fromInterface(s)
+		}
+	})
+}
+
+func (w *Walker) run(s state, walk func(*run, state)) []Ending {
 	s.p.State = StateInvalid
 	r := &run{Walker: w, family: s.p.Family}
 	for _, rs := range w.Rulesets {
@@ -133,11 +159,7 @@ func (w *Walker) start(entry Entry, s state) []Ending {
 			r.rulesets = append(r.rulesets, rs)
 		}
 	}
-	if entry == FromNode {
-		r.fromNode(s)
-	} else {
-		r.fromInterface(s)
-	}
+	walk(r, s)
 	out := mergeEndings(r.endings)
 	if r.cut > 0 {
 		out = append(out, Ending{

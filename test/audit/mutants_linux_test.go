@@ -255,7 +255,7 @@ func (h *hunt) surroundings(ctx context.Context) (string, error) {
 	}
 	// sysctl would read all there are, which takes its time in a guest.
 	rest, err := h.n1.Netns().Run(ctx, "", "sh", "-c",
-		"ip rule; ip -6 rule; ip route show table all; ip -6 route show table all | sed 's/ expires [0-9]*sec//'; cd /proc/sys/net; "+
+		"ip rule; ip -6 rule; { ip route show table all; ip -6 route show table all; } | sed 's/ expires [0-9]*sec//' | sort; cd /proc/sys/net; "+
 			"grep -sH . ipv4/ip_forward ipv4/vs/* ipv[46]/conf/*/forwarding ipv[46]/conf/*/rp_filter ipv[46]/conf/*/route_localnet bridge/*; :")
 	return rules + rest, err
 }
