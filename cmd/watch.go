@@ -74,7 +74,7 @@ const (
 
 // watch watches this machine until it is interrupted.
 func (a *app) watch(ctx context.Context, f *auditFlags, o explain.AuditOptions) error {
-	options := watch.Options{Interval: f.watch.interval, Audit: o}
+	options := watch.Options{Interval: f.watch.interval, Audit: o, CPU: watch.CPUTime}
 	if f.watch.listen != "" {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.watch.listen)
 		if err != nil {

@@ -4,7 +4,9 @@ import "time"
 
 // A Notice says that somebody changed rules of the node, or may have.
 type Notice struct {
-	At time.Time
+	// At is when it was told. Since is when there was no such change yet, for one that was found by looking; zero for one
+	// that the kernel told of.
+	At, Since time.Time
 	// Process and PID are who changed rules of nf_tables, as the kernel calls it; empty for what was found by looking.
 	Process string
 	PID     int

@@ -33,9 +33,10 @@ type ruleFollower struct {
 	each  func(Notice)
 	// fd is the socket on which nf_tables tells of its changes, -1 where it does not.
 	fd int
-	// marks are what was there at the last look.
-	marks map[string]string
-	buf   [1 << 16]byte
+	// marks are what was there at the last look, which began at looked.
+	marks  map[string]string
+	looked time.Time
+	buf    [1 << 16]byte
 }
 
 // NFNLGRP_NFTABLES, and NFTA_GEN_PROC_PID and NFTA_GEN_PROC_NAME, which package unix does not have.
@@ -182,9 +183,10 @@ func (f *ruleFollower) look(now time.Time, first bool) time.Duration {
 	for name, mark := range marks {
 		changed = changed || f.marks[name] != mark
 	}
-	f.marks = marks
+	since := f.looked
+	f.marks, f.looked = marks, now
 	if changed && !first {
-		f.each(Notice{At: now})
+		f.each(Notice{At: time.Now(), Since: since})
 	}
 	return time.Since(now)
 }

@@ -149,7 +149,7 @@ func TestRefusals(t *testing.T) {
 	windows.Status.NodeInfo.OperatingSystem = "windows"
 	arm.Status.NodeInfo.Architecture = "arm64"
 	dead.Status.Conditions[0].Status, dead.Status.Conditions[0].Message = corev1.ConditionUnknown, "Kubelet stopped posting\n node status."
-	for name, c := range map[string]struct {
+	for name, c := range map[string]*struct {
 		node   *corev1.Node
 		binary bool
 		server server

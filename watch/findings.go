@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/svcnet/svcnet/explain/check"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -22,8 +21,8 @@ func compareKeys(a, b findingKey) int {
 		strings.Compare(a.object.Name, b.object.Name), strings.Compare(a.object.Port, b.object.Port), strings.Compare(a.subject, b.subject))
 }
 
-// findingsOf says which findings are gone and which are new. One whose check could not be answered is not gone. One that
-// may be the proxy at work is new when it is still there a moment later, and no longer called pending.
+// findingsOf says which findings are gone and which are new. One whose check could not be answered is not gone. One is new
+// when it is still there a moment later, and no longer called pending: the proxy, or a controller, may have been at work.
 func (s *State) findingsOf(r Reading) []report.NodeEvent {
 	if s.findings == nil {
 		s.findings = make(map[findingKey]*knownFinding)
@@ -66,7 +65,7 @@ func (s *State) findingsOf(r Reading) []report.NodeEvent {
 			continue
 		}
 		was.finding = *f
-		if f.Pending != "" || check.Lookup(f.ID).MaySettle() && r.Begun.Sub(was.first) < settle {
+		if f.Pending != "" || r.Begun.Sub(was.first) < settle {
 			continue
 		}
 		was.told = r.Ended

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/svcnet/svcnet/explain/check"
+	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -18,24 +18,11 @@ func (p *pendingChange) start() time.Time {
 	return p.At
 }
 
-// answers tells whether a reading can say what the rules lack: the checks that compare rules with objects were answered.
-func (s *State) answers(r Reading) bool {
-	for _, u := range r.Report.Unknown {
-		if c := check.Lookup(u.ID); c != nil && c.MaySettle() {
-			return false
-		}
-	}
-	return true
-}
-
 // differences are those between rules and objects, by Service.
-func differences(r *report.Report) map[string]map[findingKey]bool {
+func differences(a explain.Asked) map[string]map[findingKey]bool {
 	out := make(map[string]map[findingKey]bool)
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		if c := check.Lookup(f.ID); c == nil || !c.MaySettle() || f.Object.Kind != "Service" {
-			continue
-		}
+	for i := range a.Differ {
+		f := &a.Differ[i]
 		key := f.Object.Namespace + "/" + f.Object.Name
 		if out[key] == nil {
 			out[key] = make(map[findingKey]bool)
@@ -46,22 +33,22 @@ func differences(r *report.Report) map[string]map[findingKey]bool {
 }
 
 // lags says which pending changes the reading shows.
-func (s *State) lags(r Reading, known bool) []report.NodeEvent {
+func (s *State) lags(r Reading) []report.NodeEvent {
 	var out []report.NodeEvent
-	differ := differences(r.Report)
+	differ := differences(r.Asked)
 	var left []*pendingChange
 	for _, p := range s.pending {
 		key := p.Namespace + "/" + p.Service
 		switch {
 		case p.At.After(r.Objects):
 			// The objects of this reading are older: it says what was asked before.
-			if known {
-				p.before, p.standing = r.Asked[key], differ[key]
+			if r.Asked.Judged {
+				p.before, p.standing = r.Asked.Digests[key], differ[key]
 			}
 			left = append(left, p)
-		case !known:
+		case !r.Asked.Judged:
 			left = s.keep(left, p, r)
-		case r.Asked[key] == p.before:
+		case r.Asked.Digests[key] == p.before:
 			// It asks for the rules that are there, or is undone already.
 			s.Unmeasured.NothingAsked++
 		case lacks(differ[key], p.standing):
@@ -109,7 +96,11 @@ func (s *State) lag(p *pendingChange, r Reading) report.NodeEvent {
 			continue
 		}
 		if first.IsZero() {
-			first = n.At
+			if first = n.At; !n.Since.IsZero() {
+				if first = n.Since; first.Before(after) {
+					first = after
+				}
+			}
 		}
 		last = n.At
 	}

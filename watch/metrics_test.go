@@ -51,6 +51,8 @@ func TestMetrics(t *testing.T) {
 	}
 	r.Report.Services = report.ServiceCount{OK: 3, Differ: 1}
 	r.Begun, r.Ended, r.ProxySynced = now, now, time.Unix(1782907200, 0)
+	st.Read(r)
+	r.Begun, r.Ended = now.Add(2*time.Second), now.Add(2*time.Second)
 	for _, e := range st.Read(r) {
 		m.event(&e)
 	}
@@ -97,7 +99,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	// What is gone reads 0, and does not stay.
-	r.Begun, r.Ended = now.Add(time.Second), now.Add(time.Second)
+	r.Begun, r.Ended = now.Add(3*time.Second), now.Add(3*time.Second)
 	r.Report.Findings, r.Report.Unknown = nil, nil
 	st.Read(r)
 	m.state(&st, r)

@@ -48,12 +48,12 @@ type Change struct {
 	At, Triggered, Written time.Time
 }
 
-// A Notice says that rules of the node changed, or that they may have. Process is empty where the kernel does not say
-// whose change it was.
+// A Notice says that rules of the node changed, or that they may have, at At; or after Since and before that, for a change
+// that was found by looking. Process is empty where the kernel does not say whose change it was.
 type Notice struct {
-	At      time.Time
-	Process string
-	PID     int
+	At, Since time.Time
+	Process   string
+	PID       int
 }
 
 // A Reading is one audit of the node.
@@ -74,7 +74,7 @@ type State struct {
 	node  string
 
 	pending []*pendingChange
-	asked   explain.Asked
+	asked   map[string]string
 	// standing are the differences between rules and objects that the last reading showed, by Service.
 	standing map[string]map[findingKey]bool
 
@@ -249,15 +249,14 @@ func (s *State) balance() bool {
 func (s *State) Read(r Reading) []report.NodeEvent {
 	var out []report.NodeEvent
 	s.node = r.Report.Node
-	known := s.answers(r)
 	if s.began {
-		out = append(out, s.lags(r, known)...)
+		out = append(out, s.lags(r)...)
 	}
 	out = append(out, s.proxyOf(r)...)
 	out = append(out, s.sourcesOf(r)...)
 	out = append(out, s.findingsOf(r)...)
-	if known {
-		s.asked, s.standing = r.Asked, differences(r.Report)
+	if r.Asked.Judged {
+		s.asked, s.standing = r.Asked.Digests, differences(r.Asked)
 	}
 	s.forget(r)
 	if s.balance() {

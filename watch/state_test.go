@@ -37,6 +37,11 @@ func notice(s float64, process string) step {
 	}
 }
 
+// found is a notice of a change that was made between two times.
+func found(since, s float64) step {
+	return func(st *State) []report.NodeEvent { st.Noticed(Notice{At: at(s), Since: at(since)}); return nil }
+}
+
 func api(s float64, why string) step {
 	return func(st *State) []report.NodeEvent { return st.APIAnswers(at(s), why) }
 }
@@ -55,11 +60,11 @@ func readingAt(s float64, asked string, with ...func(*report.Report)) Reading {
 	for _, w := range with {
 		w(r)
 	}
-	a := explain.Asked{}
+	a := map[string]string{}
 	if asked != "" {
 		a["store/web"] = asked
 	}
-	return Reading{Objects: at(s), Begun: at(s), Ended: at(s + 0.1), Report: r, Asked: a}
+	return Reading{Objects: at(s), Begun: at(s), Ended: at(s + 0.1), Report: r, Asked: explain.AskedOf(a, r)}
 }
 
 func finding(id, severity, pending string) func(*report.Report) {
@@ -138,6 +143,12 @@ func TestState(t *testing.T) {
 		{"rules that nobody tells of", []step{
 			reading(0, "a"), change(10), reading(11.5, "b", finding(missing, "info", "young")), reading(13, "b"),
 		}, []string{"lag 1.5 to 3.0 from observed"}},
+		{"a writing that was found by looking", []step{
+			reading(0, "a"), change(10), found(10.2, 12.2), reading(12.3, "b"),
+		}, []string{"lag 0.2 to 2.2 from observed"}},
+		{"a writing that was found by looking, perhaps from before", []step{
+			reading(0, "a"), change(10), found(9, 11), reading(11.2, "b"),
+		}, []string{"lag 0.0 to 1.0 from observed"}},
 		{"a change that asks for no other rules", []step{
 			reading(0, "a"), change(10), notice(10.8, "x"), reading(11, "a"),
 		}, []string{}},
@@ -183,14 +194,15 @@ func TestState(t *testing.T) {
 			reading(0, "a"), reading(10, "a", finding(missing, "info", "young")), reading(12, "a", finding(missing, "info", "young")),
 			reading(30, "a", finding(missing, "error", "")),
 		}, []string{"appeared error " + missing}},
-		{"one that proxies have no part in appears at once", []step{
-			reading(0, "a"), reading(10, "a", finding(hazard, "error", "")),
+		{"one that is no matter of rules has to stay as well: controllers take their time", []step{
+			reading(0, "a"), reading(10, "a", finding(hazard, "error", "")), reading(11, "a"),
+			reading(20, "a", finding(hazard, "error", "")), reading(22, "a", finding(hazard, "error", "")),
 		}, []string{"appeared error " + hazard}},
 		{"what is gone clears, with who wrote", []step{
-			reading(0, "a", finding(hazard, "error", "")), notice(9, "iptables"), reading(10, "a"), reading(20, "a"),
+			reading(0, "a", finding(hazard, "error", "")), reading(2, "a", finding(hazard, "error", "")), notice(9, "iptables"), reading(10, "a"), reading(20, "a"),
 		}, []string{"appeared error " + hazard, "cleared error " + hazard + " by iptables"}},
 		{"what could not be looked at is not gone", []step{
-			reading(0, "a", finding(hazard, "error", "")), reading(10, "a", unknown(hazard)), reading(20, "a", finding(hazard, "error", "")),
+			reading(0, "a", finding(hazard, "error", "")), reading(2, "a", finding(hazard, "error", "")), reading(10, "a", unknown(hazard)), reading(20, "a", finding(hazard, "error", "")),
 			reading(30, "a"),
 		}, []string{"appeared error " + hazard, "cleared error " + hazard}},
 		{"what becomes pending again is not gone", []step{
@@ -248,7 +260,7 @@ func TestDue(t *testing.T) {
 		{"rules changed before they were read", []step{notice(-1, "x"), reading(0, "a")}, -1},
 		{"a finding that may go away", []step{reading(0, "a"), reading(10, "a", finding(missing, "error", ""))}, 11.6},
 		{"a source that may come back", []step{reading(0, "a"), reading(10, "a", source("failed"))}, 11.6},
-		{"a finding that was told", []step{reading(0, "a", finding(hazard, "error", ""))}, -1},
+		{"a finding that was told", []step{reading(0, "a", finding(hazard, "error", "")), reading(2, "a", finding(hazard, "error", ""))}, -1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

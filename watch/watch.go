@@ -23,6 +23,8 @@ type Options struct {
 	Again, Full time.Duration
 	// Audit selects what is looked at.
 	Audit explain.AuditOptions
+	// CPU is the CPU time that was spent so far, by which the rate of audits is bounded; nil: the time that passed.
+	CPU func() time.Duration
 	// Metrics are kept up to date where there are any.
 	Metrics *Metrics
 }
@@ -34,7 +36,7 @@ const (
 	DefaultFull     = 10 * time.Minute
 )
 
-// share bounds what reading takes of the time: after a reading, the next one waits for share times as long.
+// share bounds what audits take of one CPU: after one, the next waits for share times the CPU time that it took.
 const share = 4
 
 // Node is the live node as Run sees it.
@@ -52,7 +54,7 @@ type Node struct {
 }
 
 // Run watches a node until ctx ends, whose error it returns, and gives every event to tell, one after the other. An error of
-// tell ends it. A reading that fails is told through the sources of the next one that does not.
+// tell ends it, and so does a first audit that fails; a later one that does is told as source "audit".
 func Run(ctx context.Context, n Node, o Options, tell func(report.NodeEvent) error) error {
 	if o.Interval == 0 {
 		o.Interval = DefaultInterval
@@ -62,6 +64,10 @@ func Run(ctx context.Context, n Node, o Options, tell func(report.NodeEvent) err
 	}
 	if o.Full == 0 {
 		o.Full = DefaultFull
+	}
+	if o.CPU == nil {
+		begun := time.Now()
+		o.CPU = func() time.Duration { return time.Since(begun) }
 	}
 	w := &watcher{node: n, options: o, tell: tell}
 	if n.Objects != nil {
@@ -105,6 +111,8 @@ type watcher struct {
 	// earliest is when the node may be read again, again when it is read although nothing happened, full when rules are.
 	earliest, again, full time.Time
 	started               bool
+	// failing is true once it was told that an audit failed.
+	failing bool
 }
 
 // next is how long there is nothing to do unless something happens.
@@ -133,12 +141,13 @@ func (w *watcher) due(ctx context.Context) error {
 		return nil
 	}
 	full := !now.Before(w.full)
+	spent := w.options.CPU()
 	r, err := w.read(ctx, full)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	took := time.Since(now)
-	w.earliest = time.Now().Add(max(w.options.Interval, share*took))
+	w.earliest = time.Now().Add(max(w.options.Interval, share*(w.options.CPU()-spent)))
 	w.again = time.Now().Add(w.options.Again)
 	if full {
 		w.full = time.Now().Add(w.options.Full)
@@ -146,10 +155,15 @@ func (w *watcher) due(ctx context.Context) error {
 	if w.options.Metrics != nil {
 		w.options.Metrics.read(took, err)
 	}
-	if err != nil {
-		if !w.started {
+	if err != nil && !w.started {
+		return err
+	}
+	if said := w.outcome(err); len(said) > 0 {
+		if err := w.say(said); err != nil {
 			return err
 		}
+	}
+	if err != nil {
 		return nil
 	}
 	w.drain()
@@ -162,6 +176,21 @@ func (w *watcher) due(ctx context.Context) error {
 		w.options.Metrics.state(&w.state, r)
 	}
 	return w.say(events)
+}
+
+// outcome says that audits fail, and that they do no longer: once each.
+func (w *watcher) outcome(err error) []report.NodeEvent {
+	if (err != nil) == w.failing {
+		return nil
+	}
+	w.failing = err != nil
+	e := w.state.event(time.Now(), report.EventSource, "source audit is ok again")
+	e.Source, e.Before = &report.Source{Name: "audit", Status: "ok"}, "failed"
+	if err != nil {
+		e = w.state.event(time.Now(), report.EventSource, "source audit is failed: "+err.Error())
+		e.Source, e.Before = &report.Source{Name: "audit", Status: "failed", Error: oneLine(err.Error())}, "ok"
+	}
+	return []report.NodeEvent{e}
 }
 
 // drain takes in what was told while the node was read: that is part of the story of the reading.

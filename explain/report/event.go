@@ -22,7 +22,7 @@ type NodeEvent struct {
 	Finding *Finding `json:"finding,omitempty"`
 	Since   string   `json:"since,omitempty"`
 	// Source and Before are there for type source: a source of evidence and the status that it had before. The source
-	// "api" is the connection that objects come by.
+	// "api" is the connection that objects come by, "audit" the audit as a whole.
 	Source *Source `json:"source,omitempty"`
 	Before string  `json:"before,omitempty"`
 	// ObjectsOf is when the objects were last known to be those of the API server, where it does not answer now; what

@@ -4,6 +4,11 @@
 // root and iptables.
 //
 //	go run ./hack/livecost [-services 10000] [-endpoints 5] [-rounds 5] [-backend nft]
+//
+// With -watch it measures `audit --watch` there: for that long while nothing happens, then as long with a rule written
+// each second.
+//
+//	go run ./hack/livecost -watch 2m [-services 10000] [-endpoints 5] [-backend nft]
 package main
 
 import (
@@ -34,8 +39,10 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds of which the median counts")
 	backend := flag.String("backend", "nft", "iptables backend: nft or legacy")
 	profile := flag.Bool("keep", false, "keep the namespace and say how to trace in it")
+	program := flag.String("program", "", "svcnet to measure; built when not given")
+	watch := flag.Duration("watch", 0, "measure audit --watch instead, idle and busy for this long each")
 	flag.Parse()
-	if err := run(*services, *endpoints, *rounds, *backend, *profile); err != nil {
+	if err := run(*services, *endpoints, *rounds, *backend, *program, *profile, *watch); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -44,15 +51,16 @@ func main() {
 // cost of one run of a command.
 type cost struct{ cpu, wall time.Duration }
 
-func run(services, endpoints, rounds int, backend string, keep bool) error {
+func run(services, endpoints, rounds int, backend, bin string, keep bool, watch time.Duration) error {
 	dir, err := os.MkdirTemp("", "svcnet-livecost")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	bin := filepath.Join(dir, "svcnet")
-	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "./cmd/kubectl-svcnet").CombinedOutput(); err != nil {
-		return fmt.Errorf("build: %w: %s", err, out)
+	if bin == "" {
+		if bin, err = build(dir); err != nil {
+			return err
+		}
 	}
 	netns := fmt.Sprintf("svcnet-cost-%d", os.Getpid())
 	if out, err := exec.Command("ip", "netns", "add", netns).CombinedOutput(); err != nil {
@@ -81,6 +89,10 @@ func run(services, endpoints, rounds int, backend string, keep bool) error {
 	config := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: x, cluster: {server: 'http://%s'}}]\ncontexts: [{name: x, context: {cluster: x, user: x}}]\nusers: [{name: x, user: {}}]\n", host)
 	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(config), 0o600); err != nil {
 		return err
+	}
+	if watch > 0 {
+		fmt.Printf("%d Services with %d endpoints, backend %s\n", services, endpoints, backend)
+		return watchCost(inside, bin, backend, watch)
 	}
 	namespace, name := scale.Service(services / 2)
 	if keep {
@@ -118,6 +130,15 @@ func run(services, endpoints, rounds int, backend string, keep bool) error {
 		fmt.Printf("%-32s CPU %6.2f s (%.2f ×)   wall %6.2f s (%.2f ×)\n", t.name, m.cpu.Seconds(), float64(m.cpu)/float64(unit.cpu), m.wall.Seconds(), float64(m.wall)/float64(unit.wall))
 	}
 	return nil
+}
+
+// build makes the program in a folder.
+func build(dir string) (string, error) {
+	bin := filepath.Join(dir, "svcnet")
+	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "./cmd/kubectl-svcnet").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w: %s", err, out)
+	}
+	return bin, nil
 }
 
 func median(all []cost) cost {
@@ -179,6 +200,10 @@ func serve(netns string, objects map[string][]json.RawMessage) (string, error) {
 		return "", fmt.Errorf("serve objects: %w", r.err)
 	}
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Query().Get("watch") != "" {
+			watched(w, q)
+			return
+		}
 		resource := q.URL.Path[strings.LastIndexByte(q.URL.Path, '/')+1:]
 		all := objects[resource]
 		from, _ := strconv.Atoi(q.URL.Query().Get("continue"))
@@ -188,7 +213,11 @@ func serve(netns string, objects map[string][]json.RawMessage) (string, error) {
 			to, next = from+limit, strconv.Itoa(from+limit)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"kind":%q,"apiVersion":"v1","metadata":{"resourceVersion":"1","continue":%q},"items":[`, listKinds[resource], next)
+		version := "v1"
+		if resource == "endpointslices" {
+			version = "discovery.k8s.io/v1"
+		}
+		fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1","continue":%q},"items":[`, listKinds[resource], version, next)
 		for i, item := range all[from:to] {
 			if i > 0 {
 				fmt.Fprint(w, ",")

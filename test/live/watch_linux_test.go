@@ -35,10 +35,11 @@ type sentry struct {
 }
 
 // post starts a sentry.
-func post(t *testing.T, l *lab.Lab, n *lab.Node, args ...string) *sentry {
+func post(t *testing.T, l *lab.Lab, n *lab.Node, launch []string, args ...string) *sentry {
 	t.Helper()
 	s := &sentry{ended: make(chan error, 1), more: make(chan bool, 1)}
-	s.command = exec.Command(svcnet(t), append([]string{"audit", "--watch", "--interval", "200ms"}, args...)...)
+	argv := slices.Concat(launch, []string{svcnet(t), "audit", "--watch", "--interval", "200ms"}, args)
+	s.command = exec.Command(argv[0], argv[1:]...)
 	s.command.Env = append(n.Env(), "HOME=/nonexistent", "KUBECONFIG="+l.Kubeconfig("admin"))
 	s.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := s.command.StdoutPipe()
@@ -81,7 +82,7 @@ func (s *sentry) seen() []report.NodeEvent {
 // await is the first event from the given one on that fits, and the number of the one behind it.
 func (s *sentry) await(t *testing.T, what string, from int, fits func(*report.NodeEvent) bool) (report.NodeEvent, int) {
 	t.Helper()
-	deadline := time.After(3 * time.Minute)
+	deadline := time.After(8 * time.Minute) // machines have other work
 	for {
 		all := s.seen()
 		for i := from; i < len(all); i++ {
@@ -148,7 +149,7 @@ spec:
 `, lab.EndpointSlices("store", "web", lab.Ports("http=TCP:8080"), lab.Ready(pods[:2]...)...)[0]))
 	must(l.WaitSynced(ctx))
 
-	s := post(t, l, n1)
+	s := post(t, l, n1, asInDaemonset(t), "--listen", metricsAt, "--root", "/", "--node", "n1")
 	_, at := s.await(t, "start", 0, ofType(report.EventStarted))
 
 	// A slice with a pod more.
@@ -188,6 +189,8 @@ spec:
 	if e.Since == "" {
 		t.Errorf("cleared %+v", e)
 	}
+
+	exporter(t, n1)
 
 	// kube-proxy is started again.
 	must(n1.StopProxy())
@@ -237,6 +240,74 @@ spec:
 		s.mu.Unlock()
 	}
 	s.interrupt(t)
+}
+
+// asInDaemonset starts a program as root with the capabilities of deploy/daemonset.yaml, without a way to get others.
+func asInDaemonset(t *testing.T) []string {
+	t.Helper()
+	manifest, err := os.ReadFile("../../deploy/daemonset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := "-all"
+	_, rest, _ := strings.Cut(string(manifest), "            add:\n")
+	for line := range strings.Lines(rest) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), "- ")
+		if !ok {
+			break
+		}
+		name, _, _ = strings.Cut(name, " ")
+		list += ",+" + strings.ToLower(name)
+	}
+	if list == "-all" {
+		t.Fatal("the manifest lists no capabilities")
+	}
+	return []string{"setpriv", "--no-new-privs", "--inh-caps", list, "--bounding-set", list}
+}
+
+// metricsAt is where the exporter answers.
+const metricsAt = "127.0.0.1:19420"
+
+// exporter asks a sentry what Prometheus would: a healthy node has no source that could not be read, and what was told is
+// counted.
+func exporter(t *testing.T, n *lab.Node) {
+	t.Helper()
+	if _, err := n.Get(t.Context(), "http://"+metricsAt+"/healthz"); err != nil {
+		t.Error(err)
+	}
+	text, err := n.Get(t.Context(), "http://"+metricsAt+"/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if i := strings.LastIndexByte(line, ' '); i > 0 && line[0] != '#' {
+			value[line[:i]] = strings.TrimSpace(line[i:])
+		}
+	}
+	for name, want := range map[string]string{
+		"svcnet_programming_lag_seconds_count": "1", `svcnet_events_total{type="lag"}`: "1", `svcnet_events_total{type="started"}`: "1",
+		"svcnet_api_up": "1", "svcnet_audits_failed_total": "0", `svcnet_findings{id="missing-endpoint-rule",severity="error"}`: "0",
+	} {
+		if value[name] != want {
+			t.Errorf("%s is %q, want %s", name, value[name], want)
+		}
+	}
+	if value["svcnet_last_sync_timestamp_seconds"] == "0" || value["svcnet_last_audit_timestamp_seconds"] == "0" {
+		t.Error("no time of the last sync or audit")
+	}
+	for name, v := range value {
+		if strings.HasPrefix(name, "svcnet_source_status{") && v == "1" {
+			for _, status := range []string{"denied", "failed", "truncated", "unsupported"} {
+				if strings.Contains(name, `"`+status+`"`) {
+					t.Errorf("%s on a healthy node", name)
+				}
+			}
+		}
+		if strings.HasPrefix(name, "svcnet_unknown_checks{") {
+			t.Logf("not known: %s", name)
+		}
+	}
 }
 
 // interrupt ends a sentry as Ctrl-C does.
