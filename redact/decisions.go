@@ -61,7 +61,7 @@ var decisions = []decision{
 	{format: snapshot.IPVSList, rewrite: always((*renaming).lines)},
 	{format: snapshot.IPVSConns, rewrite: always((*renaming).lines)},
 	{format: snapshot.CiliumText, rewrite: always((*renaming).cilium)},
-	{format: snapshot.CalicoBPF, why: notRead},
+	{format: snapshot.CalicoBPF, rewrite: always((*renaming).calico)},
 	{format: snapshot.WindowsHNS, rewrite: always((*renaming).hns)},
 	{format: snapshot.BPFMap, why: notRead},
 	{format: snapshot.Events, why: notRead},
@@ -127,6 +127,19 @@ func (r *renaming) cilium(data string) string {
 			return ""
 		}
 		return r.prose(line)
+	})
+}
+
+// serviceEntry is a line of Calico's map of Services, which is all that svcnet reads of its output.
+var serviceEntry = regexp.MustCompile(`^\s*[0-9a-fA-F.:]+ port \d+ proto \d+ id \d+ count \d+ local \d+\s*$`)
+
+// calico rewrites the lines of Calico's output that are read, and empties the others.
+func (r *renaming) calico(data string) string {
+	return r.eachLine(data, func(line string) string {
+		if !serviceEntry.MatchString(line) {
+			return ""
+		}
+		return r.text(line, grammar)
 	})
 }
 

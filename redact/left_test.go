@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	"encoding/hex"
 	"net/netip"
 	"os"
@@ -206,6 +207,25 @@ func TestNothingIsLeft(t *testing.T) {
 			if len(old) == 0 {
 				t.Fatal("no addresses: the test does not look")
 			}
+			lost := map[snapshot.Format]int{}
+			for _, e := range s.Evidence {
+				if len(e.Data) > 0 && decisionOf(e.Format).rewrite != nil {
+					lost[e.Format]++
+				}
+			}
+			for _, e := range out.Evidence {
+				if len(e.Data) > 0 {
+					lost[e.Format]--
+				}
+			}
+			for f, n := range lost {
+				if n != 0 {
+					t.Errorf("%d pieces of %s were left out", n, f)
+				}
+			}
+			for _, e := range out.Of(snapshot.NFTNetlink) {
+				leftInBytes(t, e.Data, names, old)
+			}
 			for _, e := range out.Evidence {
 				text := e.File + "\n" + e.Error + "\n" + e.Note + "\n" + string(e.Data)
 				for a := range addressesIn(text) {
@@ -236,6 +256,21 @@ func TestNothingIsLeft(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// leftInBytes looks for names and addresses in messages of the kernel, where nothing stands between words.
+func leftInBytes(t *testing.T, data []byte, names map[string]bool, old map[netip.Addr]bool) {
+	t.Helper()
+	for n := range names {
+		if len(n) > 4 && !isFormatWord(n) && bytes.Contains(data, []byte(n)) {
+			t.Errorf("name %s is left in netlink messages", n)
+		}
+	}
+	for a := range old {
+		if b := a.AsSlice(); !bytes.HasSuffix(b, []byte{0, 0}) && bytes.Contains(data, b) {
+			t.Errorf("address %s is left in netlink messages", a)
+		}
 	}
 }
 

@@ -215,6 +215,9 @@ func nodeOf(t *testing.T, folder string) string {
 // TestSameAnswers audits every node of the fixtures and traces every Service, before and after redaction.
 func TestSameAnswers(t *testing.T) {
 	for _, folder := range folders(t) {
+		if strings.Contains(folder, "/recorded/") {
+			continue // docs/redact.md says that these are not compared yet
+		}
 		t.Run(strings.TrimPrefix(folder, "../"), func(t *testing.T) {
 			s := load(t, folder)
 			if n := nodeOf(t, folder); n != "" {
