@@ -100,12 +100,15 @@ func (a *app) print(show printer, doc runtime.Object) error {
 // printObject prints a document with a printer of kubectl: JSON on one line unless a person looks at it, and
 // what templates print of foreign text without control of the terminal.
 func printObject(w io.Writer, p printers.ResourcePrinter, format string, doc runtime.Object, tty bool) error {
+	docs := []runtime.Object{doc}
 	if format == "name" {
-		doc = named(doc)
+		docs = named(doc)
 	}
 	var text bytes.Buffer
-	if err := p.PrintObj(doc, &text); err != nil {
-		return fmt.Errorf("print -o %s: %w", format, err)
+	for _, doc := range docs {
+		if err := p.PrintObj(doc, &text); err != nil {
+			return fmt.Errorf("print -o %s: %w", format, err)
+		}
 	}
 	if tty {
 		return printers.WriteEscaped(w, text.String())
@@ -122,17 +125,20 @@ func printObject(w io.Writer, p printers.ResourcePrinter, format string, doc run
 	return err
 }
 
-// named is a document reduced to its kind and the name of what it is about.
-func named(doc runtime.Object) runtime.Object {
+// named is a document reduced to its kind and the name of what it is about; a list is each of its items.
+func named(doc runtime.Object) []runtime.Object {
+	one := func(kind metav1.TypeMeta, name string) []runtime.Object {
+		return []runtime.Object{&metav1.PartialObjectMetadata{TypeMeta: kind, ObjectMeta: metav1.ObjectMeta{Name: name}}}
+	}
 	switch d := doc.(type) {
 	case *report.Trace:
-		return &metav1.PartialObjectMetadata{TypeMeta: d.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: d.Metadata.Name}}
+		return one(d.TypeMeta, d.Metadata.Name)
 	case *report.NodeStatus:
-		return &metav1.PartialObjectMetadata{TypeMeta: d.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: d.Node}}
+		return one(d.TypeMeta, d.Node)
 	case *report.Report:
-		return &metav1.PartialObjectMetadata{TypeMeta: d.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: d.Node}}
+		return one(d.TypeMeta, d.Node)
 	case *report.Diff:
-		return &metav1.PartialObjectMetadata{TypeMeta: d.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: d.After.Node}}
+		return one(d.TypeMeta, d.After.Node)
 	case *report.TraceList:
 		return namedItems(d.TypeMeta, d.Items, func(t *report.Trace) string { return t.Node })
 	case *report.NodeStatusList:
@@ -140,14 +146,14 @@ func named(doc runtime.Object) runtime.Object {
 	case *report.ReportList:
 		return namedItems(d.TypeMeta, d.Items, func(r *report.Report) string { return r.Node })
 	}
-	return doc
+	return []runtime.Object{doc}
 }
 
-// namedItems is a list reduced to the kind and the node of each item.
-func namedItems[T any](list metav1.TypeMeta, items []T, node func(*T) string) runtime.Object {
-	out := &metav1.PartialObjectMetadataList{TypeMeta: list}
+// namedItems are the items of a list by the node of each.
+func namedItems[T any](list metav1.TypeMeta, items []T, node func(*T) string) []runtime.Object {
+	var out []runtime.Object
 	for i := range items {
-		out.Items = append(out.Items, metav1.PartialObjectMetadata{
+		out = append(out, &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: list.APIVersion, Kind: strings.TrimSuffix(list.Kind, "List")},
 			ObjectMeta: metav1.ObjectMeta{Name: node(&items[i])},
 		})
