@@ -50,7 +50,10 @@ type Lab struct {
 	options Options
 	state   *State
 	api     *http.Client
-	tokens  map[string]string // by user
+	// apiServer is among processes. behind is what Down does once they have ended.
+	apiServer *process
+	behind    []func() error
+	tokens    map[string]string // by user
 
 	mu        sync.Mutex
 	processes []*process
@@ -226,6 +229,9 @@ func (l *Lab) takeDown() error {
 	// etcd was started first and ends last: without it the API server takes longer to end.
 	if len(processes) > 0 {
 		errs = append(stopAll(processes[1:]), processes[0].stop())
+	}
+	for _, f := range l.behind {
+		errs = append(errs, f())
 	}
 	for _, ns := range spaces {
 		errs = append(errs, ns.remove())
