@@ -51,6 +51,11 @@ func (f *watchFlags) check(a *auditFlags) error {
 		}
 		return nil
 	}
+	for _, name := range []string{"all-nodes", "node-selector", "image", "copy-binary", "print-pod"} {
+		if f.changed(name) {
+			return usage("--watch is for the node that it runs on: leave out --%s (deploy/daemonset.yaml runs it on every node)", name)
+		}
+	}
 	switch {
 	case a.evidence.offline() || a.evidence.alsoLive:
 		return usage("--watch is for a live node: leave out -f, --demo and --live")

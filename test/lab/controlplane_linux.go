@@ -56,11 +56,11 @@ func (l *Lab) startControlPlane() error {
 	return l.startAPIServer()
 }
 
-// startAPIServer starts kube-apiserver, the first time and every other, and does not wait.
+// startAPIServer starts kube-apiserver, the first time and every other.
 func (l *Lab) startAPIServer() error {
-	key := filepath.Join(l.Dir, "service-account.key")
 	env := []string{"PATH=" + systemPath, "HOME=" + l.Dir}
-	return l.keep(l.start(l.ControlPlane.ns, apiServer, l.apiLog(), env, l.Paths.KubeAPIServer,
+	key := filepath.Join(l.Dir, "service-account.key")
+	p, err := l.start(l.ControlPlane.ns, "kube-apiserver", l.apiLog(), env, l.Paths.KubeAPIServer,
 		"--etcd-servers=http://127.0.0.1:2379",
 		"--advertise-address="+controlPlaneIPv4, "--secure-port=6443", "--cert-dir="+filepath.Join(l.Dir, "pki"),
 		"--token-auth-file="+filepath.Join(l.Dir, "tokens.csv"), "--authorization-mode=RBAC",
@@ -71,53 +71,29 @@ func (l *Lab) startAPIServer() error {
 		"--service-cluster-ip-range="+ServiceCIDRs,
 		// exec and logs go to the kubelets of real nodes, which have no name that could be resolved.
 		"--kubelet-preferred-address-types=InternalIP",
-		"--allow-privileged=true", "--profiling=false"))
+		"--allow-privileged=true", "--profiling=false")
+	if err == nil {
+		l.apiServer = p
+	}
+	return l.keep(p, err)
 }
 
 // RestartAPIServer ends kube-apiserver, as an upgrade does, waits, starts it again and returns when it answers.
 func (l *Lab) RestartAPIServer(ctx context.Context, gone time.Duration) error {
-	if err := l.StopAPIServer(); err != nil {
+	old := l.apiServer
+	if err := old.stop(); err != nil {
 		return err
 	}
+	l.mu.Lock()
+	l.processes = slices.DeleteFunc(l.processes, func(p *process) bool { return p == old })
+	l.mu.Unlock()
 	if !pause(ctx, gone) {
 		return ctx.Err()
 	}
-	return l.StartAPIServer(ctx)
-}
-
-// apiServer is the name of the API server's process.
-const apiServer = "kube-apiserver"
-
-// StopAPIServer ends the API server. What is in etcd stays.
-func (l *Lab) StopAPIServer() error {
-	l.mu.Lock()
-	i := slices.IndexFunc(l.processes, func(p *process) bool { return p.name == apiServer })
-	if i < 0 {
-		l.mu.Unlock()
-		return errors.New("stop the API server: it does not run")
-	}
-	p := l.processes[i]
-	l.processes = slices.Delete(l.processes, i, i+1)
-	l.mu.Unlock()
-	return p.stop()
-}
-
-// StartAPIServer starts it again, and returns when it answers.
-func (l *Lab) StartAPIServer(ctx context.Context) error {
 	if err := l.startAPIServer(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, ready)
-	defer cancel()
-	for {
-		err := l.tryControlPlane(ctx)
-		if err == nil {
-			return nil
-		}
-		if !pause(ctx, 50*time.Millisecond) {
-			return fmt.Errorf("start kube-apiserver again: not ready after %s: %w; its log %s ends: %s", ready, err, l.apiLog(), logTail(l.apiLog()))
-		}
-	}
+	return l.waitControlPlane(ctx)
 }
 
 func (l *Lab) apiLog() string { return filepath.Join(l.Dir, "kube-apiserver.log") }

@@ -50,9 +50,10 @@ type Lab struct {
 	options Options
 	state   *State
 	api     *http.Client
-	// behind is what Down does once the processes have ended.
-	behind []func() error
-	tokens map[string]string // by user
+	// apiServer is among processes. behind is what Down does once they have ended.
+	apiServer *process
+	behind    []func() error
+	tokens    map[string]string // by user
 
 	mu        sync.Mutex
 	processes []*process

@@ -198,14 +198,13 @@ spec:
 	_, at = s.await(t, "kube-proxy's start", at, ofType(report.EventProxy))
 
 	// The API server goes and comes back.
-	must(l.StopAPIServer())
+	must(l.RestartAPIServer(ctx, 15*time.Second))
 	api := func(status string) func(*report.NodeEvent) bool {
 		return func(e *report.NodeEvent) bool {
 			return e.Type == report.EventSource && e.Source.Name == "api" && e.Source.Status == status
 		}
 	}
 	_, at = s.await(t, "API's silence", at, api("failed"))
-	must(l.StartAPIServer(ctx))
 	_, at = s.await(t, "API's answer", at, api("ok"))
 	must(l.Apply(ctx, lab.EndpointSlices("store", "web", lab.Ports("http=TCP:8080"), lab.Ready(pods[1:]...)...)[0]))
 	_, _ = s.await(t, "lag after that", at, func(e *report.NodeEvent) bool { return e.Lag != nil && e.Lag.Service == "web" })
