@@ -8,7 +8,7 @@ ALLOW    ?=
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 KREW     := sigs.k8s.io/krew/cmd/validate-krew-manifest@v0.5.0
 
-.PHONY: build test tools lint fuzz full oracle lab-up lab-down lab-shell bench golden fixtures schema krew-check clean
+.PHONY: build test tools lint fuzz full oracle lab-up lab-down lab-shell bench golden fixtures schema reference checks krew-check release-check troubleshoot-check clean
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/kubectl-svcnet
@@ -59,6 +59,17 @@ fixtures: ## record nodes of every kube-proxy of the list for test/recorded; min
 
 schema: ## docs/schema from the types of package report
 	$(GO) run ./hack/schema
+
+reference: ## docs/man and docs/cli from the commands
+	$(GO) run ./hack/reference
+
+checks: krew-check release-check troubleshoot-check ## what only others' own code can check, in modules of its own; minutes the first time
+
+release-check: ## .goreleaser.yaml as goreleaser reads it, and two builds from it that have to be equal
+	cd test/release && $(GO) test -count=1 ./...
+
+troubleshoot-check: ## deploy/troubleshoot.yaml as Troubleshoot reads it, and what it makes of this program's reports
+	cd test/troubleshoot && $(GO) test -count=1 ./...
 
 krew-check: ## render krew.yaml for a made-up release and check its form
 	$(GO) run ./hack/krew -tag v0.0.0 -out dist/svcnet.yaml

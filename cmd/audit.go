@@ -54,6 +54,7 @@ func (a *app) auditCommand() *cobra.Command {
 			f.namespaceSet = c.Flags().Changed("namespace")
 			return a.audit(c.Context(), f, args)
 		},
+		ValidArgsFunction: a.completeServices(&f.evidence, &f.namespace, 0),
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
@@ -66,6 +67,8 @@ func (a *app) auditCommand() *cobra.Command {
 	f.evidence.addFlags(c)
 	f.output.addFlags(c)
 	mustComplete(c, "fail-on", failLevels)
+	mustCompleteFunc(c, "ignore", completeFindings)
+	a.completeNodes(c, &f.evidence)
 	return c
 }
 

@@ -24,6 +24,7 @@ import (
 type collectFlags struct {
 	out      string
 	pods     []string
+	noReport bool
 	evidence evidence
 }
 
@@ -34,7 +35,10 @@ func (a *app) collectCommand() *cobra.Command {
 		Short: "Write everything that is read of this node into a bundle",
 		Long: "Write everything that is read of this node into a bundle: a gzipped tar archive of plain files, with a " +
 			"manifest that says what became of each source. Given to -f it answers every question as the node did, " +
-			"byte for byte.\n\n" +
+			"byte for byte. Beside the evidence it carries, for people and other programs, report.txt and report.json, which " +
+			"are what audit says of it, nftables rules as text, and the version of this program; svcnet does not read those " +
+			"back.\n\n" +
+			"Without -o the name of the bundle is printed.\n\n" +
 			"The bundle holds addresses, the names of objects and processes, and Services, endpoint slices, nodes and " +
 			"this node's pods as the API has them. Nothing is left out or renamed.\n\n" + exitStatus,
 		Example: fmt.Sprintf(`  # This machine, which is a node
@@ -52,7 +56,9 @@ func (a *app) collectCommand() *cobra.Command {
 	fs.SortFlags = false
 	fs.StringVarP(&f.out, "output", "o", "", "File to write, - for standard output, or with several nodes a folder (default svcnet-NODE-TIME.tar.gz)")
 	fs.StringSliceVar(&f.pods, "pod", nil, "Also look into the network namespace of this pod of the node, NAMESPACE/NAME (repeatable)")
+	fs.BoolVar(&f.noReport, "no-report", false, "Evidence only, without report.txt, report.json and rules as text")
 	f.evidence.addFlags(c)
+	a.completeNodes(c, &f.evidence)
 	return c
 }
 
@@ -86,10 +92,26 @@ func (a *app) collect(ctx context.Context, f *collectFlags) error {
 	if name == "" {
 		name = bundleName(s.Node, time.Now().UTC())
 	}
-	if err := a.writeBundle(s, name); err != nil {
+	if err := a.writeNode(ctx, f, s, name); err != nil {
 		return err
 	}
+	if f.out == "" {
+		if _, err := fmt.Fprintln(a.Out, name); err != nil {
+			return fmt.Errorf("print the name of the bundle: %w", err)
+		}
+	}
 	return a.collected(s, name)
+}
+
+// writeNode writes the bundle of one node, with what audit says of it unless only evidence is asked for.
+func (a *app) writeNode(ctx context.Context, f *collectFlags, s *snapshot.Snapshot, name string) (err error) {
+	var texts []snapshot.Rendered
+	if !f.noReport {
+		if texts, err = forPeople(ctx, s); err != nil {
+			return err
+		}
+	}
+	return a.writeBundle(s, name, texts)
 }
 
 // onlyOne refuses to make one bundle of several.
@@ -116,7 +138,10 @@ func (a *app) collectNodes(ctx context.Context, f *collectFlags, nodes iter.Seq[
 		if err == nil {
 			f.evidence.list(a, n.snapshot)
 			name := filepath.Join(f.out, bundleName(n.snapshot.Node, now))
-			if err = a.writeBundle(n.snapshot, name); err == nil {
+			if err = a.writeNode(ctx, f, n.snapshot, name); err == nil {
+				_, err = fmt.Fprintln(a.Out, name)
+			}
+			if err == nil {
 				written++
 				lacking = cmp.Or(lacking, a.collected(n.snapshot, name))
 			}
@@ -149,9 +174,9 @@ func bundleName(node string, now time.Time) string {
 }
 
 // writeBundle writes to a file beside the one that is named and renames it: a bundle that is there is whole.
-func (a *app) writeBundle(s *snapshot.Snapshot, name string) (err error) {
+func (a *app) writeBundle(s *snapshot.Snapshot, name string, texts []snapshot.Rendered) (err error) {
 	if name == "-" {
-		return s.WriteBundle(a.Out)
+		return s.WriteBundle(a.Out, texts...)
 	}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		// A pipe or a device takes the bytes as they come; a folder says so itself.
@@ -159,7 +184,7 @@ func (a *app) writeBundle(s *snapshot.Snapshot, name string) (err error) {
 		if err != nil {
 			return writeError(name, err)
 		}
-		if err := errors.Join(s.WriteBundle(out), out.Close()); err != nil {
+		if err := errors.Join(s.WriteBundle(out, texts...), out.Close()); err != nil {
 			return writeError(name, err)
 		}
 		return nil
@@ -174,7 +199,7 @@ func (a *app) writeBundle(s *snapshot.Snapshot, name string) (err error) {
 			_ = os.Remove(out.Name())
 		}
 	}()
-	if err := errors.Join(s.WriteBundle(out), out.Close()); err != nil {
+	if err := errors.Join(s.WriteBundle(out, texts...), out.Close()); err != nil {
 		return writeError(name, err)
 	}
 	if err := os.Rename(out.Name(), name); err != nil {
@@ -191,26 +216,36 @@ func writeError(name string, err error) error {
 	return fmt.Errorf("write %s: %w (name another file with -o)", name, err)
 }
 
-// collected says what was written and what is not in it, and returns the exit code as an error.
+// collected says what was written and what is not in it, and returns the exit code as an error. A bundle that lacks
+// nothing that a question needs is worth a word at a terminal only.
 func (a *app) collected(s *snapshot.Snapshot, name string) error {
-	var size string
-	if info, err := os.Stat(name); err == nil && name != "-" {
-		size = fmt.Sprintf(", %d KiB", (info.Size()+1023)/1024)
-	}
-	if name != "-" {
-		a.note("%s: %d sources%s", name, len(s.Evidence), size)
-	}
 	var sources []report.Source
 	for _, e := range s.Evidence {
 		sources = append(sources, report.Source{Name: string(e.Format), Status: string(e.Status), File: e.File, Error: e.Error})
-		if e.Status.Answers() || e.Status == snapshot.Unsupported {
-			continue
-		}
-		a.note("  %s: %s: %s", e.Status, e.File, e.Error)
 	}
 	// What a trace of this bundle would lack. A source without a file was never looked for.
-	if slices.ContainsFunc(explain.MissingSources(sources), func(m report.Source) bool { return m.File != "" }) {
+	lacks := slices.ContainsFunc(explain.MissingSources(sources), func(m report.Source) bool { return m.File != "" })
+	if lacks || isTerminal(a.Err) {
+		a.contents(s, name)
+	}
+	if lacks {
 		return &exitError{exitMissing}
 	}
 	return nil
+}
+
+// contents lists what a bundle lacks.
+func (a *app) contents(s *snapshot.Snapshot, name string) {
+	if name != "-" {
+		var size string
+		if info, err := os.Stat(name); err == nil {
+			size = fmt.Sprintf(", %d KiB", (info.Size()+1023)/1024)
+		}
+		a.note("%s: %d sources%s", name, len(s.Evidence), size)
+	}
+	for _, e := range s.Evidence {
+		if !e.Status.Answers() && e.Status != snapshot.Unsupported {
+			a.note("  %s: %s: %s", e.Status, e.File, e.Error)
+		}
+	}
 }

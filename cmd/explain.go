@@ -36,15 +36,11 @@ func (a *app) explainCommand() *cobra.Command {
 			plainPage(w, page)
 			return w.Flush()
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
+				return offered(nil)
 			}
-			var out []string
-			for i := range check.Catalogue {
-				out = append(out, check.Catalogue[i].ID+"\t"+check.Catalogue[i].Title)
-			}
-			return out, cobra.ShellCompDirectiveNoFileComp
+			return completeFindings(c, args, word)
 		},
 	}
 }

@@ -94,5 +94,13 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	root.AddCommand(a.auditCommand(), a.cleanupCommand(), a.collectCommand(), a.explainCommand(), a.statusCommand(), a.traceCommand(), a.versionCommand(), a.waitCommand())
+	a.completion(root)
 	return root
+}
+
+// Tree is the command tree as `kubectl svcnet` shows it, for the reference that hack/reference makes of it. It is not
+// there to be run.
+func Tree() *cobra.Command {
+	a := &app{env: func(string) string { return "" }, name: "kubectl svcnet"}
+	return a.root()
 }

@@ -39,6 +39,7 @@ func (a *app) statusCommand() *cobra.Command {
 	c.Flags().SortFlags = false
 	f.evidence.addFlags(c)
 	f.output.addFlags(c)
+	a.completeNodes(c, &f.evidence)
 	return c
 }
 

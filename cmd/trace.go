@@ -83,9 +83,7 @@ func (a *app) traceCommand() *cobra.Command {
 			f.namespaceSet = c.Flags().Changed("namespace")
 			return a.trace(c.Context(), f, args)
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return a.completeService(f, args), cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: a.completeServices(&f.evidence, &f.namespace, 1),
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
@@ -104,6 +102,7 @@ func (a *app) traceCommand() *cobra.Command {
 	mustComplete(c, "via", frontendKinds)
 	mustComplete(c, "from", sourceClasses)
 	mustComplete(c, "origin", origins)
+	a.completeNodes(c, &f.evidence)
 	mustComplete(c, "fail-on", failLevels)
 	return c
 }
@@ -306,23 +305,6 @@ func lower(all []string) []string {
 		out[i] = strings.ToLower(out[i])
 	}
 	return out
-}
-
-// completeService offers the Services that the evidence named so far has. Errors offer nothing.
-func (a *app) completeService(f *traceFlags, args []string) []string {
-	if len(args) > 0 || !f.evidence.offline() || slices.Contains(f.evidence.files, "-") {
-		return nil
-	}
-	s, err := f.evidence.load(context.Background(), a)
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, o := range decoded(s).Services {
-		out = append(out, "svc/"+o.Name)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // nodesOf chooses the nodes that matter for a question: those that have the Service's backends, and one more, for what a

@@ -83,10 +83,10 @@ func (l *loader) untar(name string, in io.Reader, nesting int) {
 				return
 			}
 			if isManifest(data) {
-				l.readBundleTar(name, data, t)
+				l.readBundleTar(name, data, t, end)
 				return
 			}
-			r = bytes.NewReader(data)
+			r = io.MultiReader(bytes.NewReader(data), t)
 		}
 		l.stream(name+":"+inner, r, nesting)
 	}
@@ -121,6 +121,10 @@ func (l *loader) unzip(name string, in io.Reader, nesting int) {
 		l.readFailed(name, err)
 		return
 	}
+	if zipEntries(data) > 2*l.files {
+		l.stop(name, fmt.Sprintf("read %s: it lists more than %d files: nothing of it was read; give fewer", name, l.files))
+		return
+	}
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		l.readFailed(name, err)
@@ -152,8 +156,8 @@ func (l *loader) damaged(name string, files int, err error) {
 	if l.full {
 		return
 	}
-	if errors.Is(err, errTotal) {
-		l.stopTotal(name)
+	if tooMuch(err) {
+		l.stopTotal(name, err)
 		return
 	}
 	l.add(Evidence{File: name, Status: Truncated, Error: fmt.Sprintf("read %s: %v after %d files: the rest was not read; copy the archive again", name, err, files)})

@@ -2,7 +2,11 @@ package snapshot
 
 import (
 	"archive/tar"
+	"bytes"
+	"cmp"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,15 +22,15 @@ import (
 	"time"
 )
 
-// A bundle is a gzipped tar archive: manifest.json first, then one file per piece of evidence that holds
-// data. Names, order and times are fixed, so that an equal snapshot gives equal bytes. Unpacked into a
-// folder it reads the same.
+// A bundle is a gzipped tar archive: manifest.json first, then texts for people, then one file per piece of evidence
+// that holds data. Names, order and times are fixed, so that an equal snapshot gives equal bytes. Unpacked into a
+// folder it reads the same. The texts are made from the evidence and never read.
 
 const (
 	manifestName  = "manifest.json"
 	bundleAPI     = "svcnet.dev/v1alpha1"
 	bundleKind    = "Bundle"
-	bundleVersion = "1.0" // minor: fields were added; major: old programs would read it wrongly
+	bundleVersion = "1.1" // minor: fields were added; major: old programs would read it wrongly
 	bundleMajor   = 1
 	evidenceDir   = "evidence/"
 )
@@ -39,7 +43,42 @@ type manifest struct {
 	Node          string             `json:"node,omitempty"`
 	Tool          string             `json:"tool,omitempty"`
 	Captured      string             `json:"captured,omitempty"`
-	Evidence      []manifestEvidence `json:"evidence"`
+	Rendered      []manifestRendered `json:"rendered,omitempty"`
+	Evidence      manifestList       `json:"evidence"`
+}
+
+// manifestRendered is a text for people.
+type manifestRendered struct {
+	File   string `json:"file"`
+	SHA256 string `json:"sha256"`
+}
+
+// manifestList is read entry by entry, so that a list of empty ones costs no memory.
+type manifestList []manifestEvidence
+
+var errManifestLong = fmt.Errorf("it lists more than %d files", MaxFiles)
+
+// UnmarshalJSON refuses more than MaxFiles entries.
+func (m *manifestList) UnmarshalJSON(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	switch open, err := d.Token(); {
+	case err != nil:
+		return err
+	case open == nil:
+		return nil // null
+	case open != json.Delim('['):
+		return fmt.Errorf("evidence is no list")
+	}
+	for d.More() {
+		var e manifestEvidence
+		if err := d.Decode(&e); err != nil {
+			return err
+		}
+		if *m = append(*m, e); len(*m) > MaxFiles {
+			return errManifestLong
+		}
+	}
+	return nil
 }
 
 // manifestEvidence is Evidence with the bundle's file that holds its data, empty when there is none.
@@ -52,16 +91,33 @@ type manifestEvidence struct {
 	Error   string `json:"error,omitempty"`
 	Note    string `json:"note,omitempty"`
 	Data    string `json:"data,omitempty"`
+	// SHA256 of the data, in hex, since format 1.1.
+	SHA256 string `json:"sha256,omitempty"`
 }
 
-// WriteBundle writes the snapshot as a bundle. Load reads the same snapshot back. The error is that of w.
-func (s *Snapshot) WriteBundle(w io.Writer) error {
+// Rendered is a text that a bundle carries for people. It is made from the evidence, and not read back.
+type Rendered struct {
+	// File is its name in the bundle, relative, with forward slashes, and not one of the bundle's own
+	// (manifest.json and what is below evidence/).
+	File string
+	Text []byte
+}
+
+// RenderedMark begins texts for people that could be taken for evidence when somebody gives them without their bundle.
+const RenderedMark = "# Made by svcnet from the evidence beside it, which svcnet reads instead."
+
+// WriteBundle writes the snapshot as a bundle, with texts for people in the order given. Load reads the same snapshot
+// back, without them. The error is that of w.
+func (s *Snapshot) WriteBundle(w io.Writer, texts ...Rendered) error {
 	sorted := Snapshot{Evidence: slices.Clone(s.Evidence)}
 	sorted.Arrange()
 	m := manifest{
 		APIVersion: bundleAPI, Kind: bundleKind, FormatVersion: bundleVersion,
 		Node: s.Node, Tool: s.Tool, Captured: s.Captured,
-		Evidence: []manifestEvidence{},
+		Evidence: manifestList{},
+	}
+	for _, r := range texts {
+		m.Rendered = append(m.Rendered, manifestRendered{r.File, checksum(r.Text)})
 	}
 	taken := map[string]bool{}
 	for i, e := range sorted.Evidence {
@@ -72,6 +128,7 @@ func (s *Snapshot) WriteBundle(w io.Writer) error {
 				entry.Data = fmt.Sprintf("%s%04d-%s", evidenceDir, i+1, memberName(e.File))
 			}
 			taken[strings.ToLower(e.File)] = true
+			entry.SHA256 = checksum(e.Data)
 		}
 		m.Evidence = append(m.Evidence, entry)
 	}
@@ -91,6 +148,11 @@ func (s *Snapshot) WriteBundle(w io.Writer) error {
 		return err
 	}
 	err = write(manifestName, append(contents, '\n'))
+	for _, r := range texts {
+		if err == nil {
+			err = write(r.File, r.Text)
+		}
+	}
 	for i, e := range sorted.Evidence {
 		if err == nil && len(e.Data) > 0 {
 			err = write(m.Evidence[i].Data, e.Data)
@@ -100,6 +162,12 @@ func (s *Snapshot) WriteBundle(w io.Writer) error {
 		return fmt.Errorf("write bundle: %w", err)
 	}
 	return nil
+}
+
+// checksum is the SHA-256 of data in hex.
+func checksum(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // plainName are names that every file system can hold and nothing reads as a path of its own; who unpacks a bundle
@@ -151,9 +219,6 @@ func (l *loader) accept(name string, data []byte) (*manifest, bool) {
 	if err == nil && l.bundle != nil {
 		err = fmt.Errorf("read bundle %s: a second bundle; a snapshot is of one node at one moment: give one, or compare two with diff", name)
 	}
-	if err == nil && len(m.Evidence) > l.files {
-		err = fmt.Errorf("read bundle %s: its manifest lists more than %d files; collect it again", name, l.files)
-	}
 	if err != nil {
 		l.fatal = err
 		return nil, false
@@ -162,48 +227,83 @@ func (l *loader) accept(name string, data []byte) (*manifest, bool) {
 	return m, true
 }
 
-// readBundleTar reads the bundle whose manifest was the first member of t.
-func (l *loader) readBundleTar(name string, contents []byte, t *tar.Reader) {
+// readBundleTar reads the bundle whose manifest was the first member of t; end knows whether t was whole. A bundle that
+// is larger than any that svcnet writes is not read at all.
+func (l *loader) readBundleTar(name string, contents []byte, t *tar.Reader, end *zeroTail) {
 	m, ok := l.accept(name, contents)
 	if !ok {
 		return
 	}
 	wanted := map[string][]int{}
-	for i, e := range m.Evidence {
-		if e.Data != "" {
-			wanted[e.Data] = append(wanted[e.Data], i)
-		}
-	}
 	got := make([]Evidence, len(m.Evidence))
 	for i, e := range m.Evidence {
 		got[i] = e.evidence()
-		if e.Data != "" {
-			got[i].lost("the bundle does not hold its data; collect it again")
+		switch {
+		case e.Data == "":
+		case !isMember(e.Data):
+			got[i].lost(errOutside.Error())
+		default:
+			wanted[e.Data] = append(wanted[e.Data], i)
 		}
 	}
+	missing := "the bundle does not hold its data; collect it again"
 	for {
 		h, err := t.Next()
+		if errors.Is(err, io.EOF) && end.zeros >= tarBlock {
+			break
+		}
+		if tooMuch(err) {
+			l.fatal = l.refused(name, err)
+			return
+		}
 		if err != nil {
-			break // the end, or damage: what did not come is marked already
+			missing = "the bundle ends before its data; copy it again"
+			break
 		}
 		inner, ok := innerName(h.Name)
 		indexes := wanted[inner]
-		if !ok || h.Typeflag != tar.TypeReg || len(indexes) == 0 {
+		if !ok || len(indexes) == 0 {
 			continue
 		}
 		delete(wanted, inner)
+		if h.Typeflag != tar.TypeReg {
+			for _, i := range indexes {
+				got[i].lost("in the bundle it is no file but a link or a device, which nobody follows; collect it again")
+			}
+			continue
+		}
 		data, cut, err := l.take(t)
-		if errors.Is(err, errTotal) {
-			l.stopTotal(name)
-			break
+		if !tooMuch(err) {
+			// As often as it is named it is gone through.
+			err = cmp.Or(l.charge(int64(len(data)*(len(indexes)-1))), err)
+		}
+		if tooMuch(err) {
+			l.fatal = l.refused(name, err)
+			return
 		}
 		for _, i := range indexes {
 			got[i] = m.Evidence[i].evidence()
-			got[i].fill(data, cut, err)
+			got[i].fill(data, cut, err, m.Evidence[i].SHA256)
+		}
+	}
+	for _, indexes := range wanted {
+		for _, i := range indexes {
+			got[i].lost(missing)
 		}
 	}
 	l.evidence = append(l.evidence, got...)
 }
+
+// refused is the error for a bundle that goes beyond a limit.
+func (l *loader) refused(name string, err error) error {
+	return fmt.Errorf("read bundle %s: %s, which no bundle of svcnet does; collect it again", name, l.excess(err))
+}
+
+// errOutside is what is wrong with a manifest that names other files than the bundle's.
+var errOutside = errors.New("the manifest names a file outside of the bundle; collect it again")
+
+// isMember tells whether a name in a manifest is that of evidence in its bundle.
+func isMember(name string) bool { return fs.ValidPath(name) && strings.HasPrefix(name, evidenceDir) }
 
 // manifestIn returns the manifest of a bundle that was unpacked into dir.
 func (l *loader) manifestIn(fsys fs.FS, dir string) ([]byte, bool) {
@@ -234,17 +334,29 @@ func unpackedAt(p string) string {
 	return dir
 }
 
-// withoutMembers leaves out the files of an unpacked bundle whose manifest is named too, as `-f node-1/*` names
-// them: the manifest stands for them.
+// withoutMembers leaves out the other files of an unpacked bundle whose manifest is named, as `-f node-1/*` names
+// them: the manifest stands for all of them.
 func withoutMembers(paths []string) []string {
-	var members []string
+	members := map[string]bool{}
 	for _, p := range paths {
-		if dir := unpackedAt(p); dir != "" {
-			members = append(members, filepath.Join(dir, evidenceDir))
+		dir := unpackedAt(p)
+		if dir == "" {
+			continue
+		}
+		members[filepath.Join(dir, evidenceDir)] = true
+		contents, _ := newLoader().manifestIn(os.DirFS(dir), ".")
+		var m manifest
+		if json.Unmarshal(contents, &m) != nil {
+			continue
+		}
+		for _, r := range m.Rendered {
+			first, _, _ := strings.Cut(r.File, "/")
+			members[filepath.Join(dir, first)] = first != manifestName
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
-		return slices.Contains(members, filepath.Clean(p)) || slices.Contains(members, filepath.Dir(filepath.Clean(p)))
+		p = filepath.Clean(p)
+		return members[p] || members[filepath.Dir(p)]
 	})
 }
 
@@ -258,11 +370,11 @@ func (l *loader) readBundleFolder(contents []byte, fsys fs.FS, dir string) {
 		e := entry.evidence()
 		if entry.Data != "" {
 			data, cut, err := l.member(fsys, dir, entry.Data)
-			if errors.Is(err, errTotal) {
-				l.stopTotal(e.File)
+			if tooMuch(err) {
+				l.fatal = l.refused(manifestName, err)
 				return
 			}
-			e.fill(data, cut, err)
+			e.fill(data, cut, err, entry.SHA256)
 		}
 		l.add(e)
 	}
@@ -270,15 +382,28 @@ func (l *loader) readBundleFolder(contents []byte, fsys fs.FS, dir string) {
 
 // member reads a file of an unpacked bundle; its name, which the manifest says, leads nowhere else.
 func (l *loader) member(fsys fs.FS, dir, name string) ([]byte, bool, error) {
-	if !fs.ValidPath(name) || !strings.HasPrefix(name, evidenceDir) {
-		return nil, false, fmt.Errorf("the manifest names a file outside of the bundle")
+	if !isMember(name) {
+		return nil, false, errOutside
+	}
+	// Every folder on the way too: a link among them would lead somewhere else.
+	for i, c := range name + "/" {
+		if c != '/' {
+			continue
+		}
+		info, err := fs.Lstat(fsys, path.Join(dir, name[:i]))
+		switch {
+		case err != nil:
+			return nil, false, fmt.Errorf("%w; collect it again", reason(err))
+		case info.Mode()&fs.ModeType != 0 && (i == len(name) || !info.IsDir()):
+			return nil, false, errors.New("in the bundle it is no file but a link or a device, which nobody follows; collect it again")
+		}
 	}
 	f, err := fsys.Open(path.Join(dir, name))
 	if err != nil {
-		return nil, false, err
+		return nil, false, fmt.Errorf("%w; collect it again", reason(err))
 	}
 	defer f.Close()
-	return l.take(f)
+	return l.take(l.arriving(f))
 }
 
 func (m manifestEvidence) evidence() Evidence {
@@ -287,13 +412,16 @@ func (m manifestEvidence) evidence() Evidence {
 
 // fill gives evidence of a bundle its data. What an older program could not evaluate this one may, and
 // the other way round.
-func (e *Evidence) fill(data []byte, cut bool, err error) {
+func (e *Evidence) fill(data []byte, cut bool, err error, sum string) {
 	switch {
 	case err != nil && len(data) == 0:
-		e.lost(fmt.Sprintf("%v; collect it again", reason(err)))
+		e.lost(reason(err).Error())
+		return
+	case err == nil && !cut && sum != "" && sum != checksum(data):
+		e.lost("its bytes are not those that were collected (its checksum differs): the bundle was changed or damaged; collect it again")
 		return
 	case err != nil:
-		e.Status, e.Error = Truncated, fmt.Sprintf("read %s: %v; collect it again", e.File, reason(err))
+		e.Status, e.Error = Truncated, fmt.Sprintf("read %s: %v: the bundle ends within it; copy the bundle again", e.File, reason(err))
 	case cut:
 		e.Status, e.Error = Truncated, fmt.Sprintf("read %s: it is longer than one file may be: the rest was not read", e.File)
 	case e.Status == OK && NotEvaluated(e.Format) != "":

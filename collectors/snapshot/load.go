@@ -14,7 +14,8 @@ import (
 )
 
 // Load reads evidence from paths: files, folders (all files below, hidden ones left out), archives (tar,
-// gzip, bzip2, zip, in any combination) and bundles, or "-" for stdin. Content decides what each is.
+// gzip, bzip2, zip, in any combination) and bundles, or "-" for stdin. Content decides what each is. Links in a
+// folder are followed as long as they stay in it, links in archives never.
 //
 // What cannot be read among other files becomes evidence with the status Denied, Failed or Truncated; what
 // is not recognised becomes evidence with the status Unsupported and no data. Limits: MaxFileBytes,
@@ -65,14 +66,15 @@ type loader struct {
 	// fatal is what no partial answer can stand for.
 	fatal error
 
-	count          int   // files seen
-	expanded, kept int64 // bytes unpacked, bytes read
-	full           bool  // a limit of the whole was reached
-	visited        []fs.FileInfo
+	count               int   // files seen
+	raw, expanded, kept int64 // bytes that came from outside, bytes unpacked, bytes of evidence
+	full                bool  // a limit of the whole was reached
+	visited             []fs.FileInfo
+	heads               []*bufio.Reader // one for each depth of nesting
 }
 
 func newLoader() *loader {
-	return &loader{limits: limits{fileBytes: MaxFileBytes, totalBytes: MaxTotalBytes, files: MaxFiles}}
+	return &loader{limits: limits{fileBytes: MaxFileBytes, totalBytes: MaxTotalBytes, freeBytes: freeBytes, files: MaxFiles}}
 }
 
 func (l *loader) add(e Evidence) { l.evidence = append(l.evidence, e) }
@@ -84,9 +86,12 @@ func (l *loader) snapshot(alone bool) (*Snapshot, error) {
 		return nil, l.fatal
 	}
 	if alone && len(l.evidence) == 1 {
-		if e := l.evidence[0]; e.Data == nil && (e.Status == Denied || e.Status == Failed) && l.bundle == nil {
+		if e := l.evidence[0]; e.Data == nil && (e.Status == Denied || e.Status == Failed || e.Status == Truncated) && l.bundle == nil {
 			return nil, errors.New(e.Error)
 		}
+	}
+	if err := l.nothing(); alone && err != nil {
+		return nil, err
 	}
 	s := &Snapshot{Evidence: l.evidence}
 	if m := l.bundle; m != nil {
@@ -96,13 +101,35 @@ func (l *loader) snapshot(alone bool) (*Snapshot, error) {
 	return s, nil
 }
 
+// nothing is the error of several files, in a folder or an archive, of which none is evidence: somebody named the
+// wrong thing. The limit that was reached, if one was, is the reason; else the first file stands for all.
+func (l *loader) nothing() error {
+	if l.bundle != nil || len(l.evidence) == 0 || len(l.evidence) == 1 && !l.full {
+		return nil
+	}
+	for _, e := range l.evidence {
+		switch {
+		case e.Status == Truncated && l.full:
+			if e.Format == Unrecognised {
+				return errors.New(e.Error)
+			}
+			return nil
+		case e.Status != Unsupported || e.Format != Unrecognised:
+			return nil
+		}
+	}
+	first := l.evidence[0]
+	return fmt.Errorf("read %s: neither it nor any of the %d files beside it is evidence of a node (%s); give captures of a node, or what `svcnet collect` wrote",
+		first.File, len(l.evidence)-1, strings.TrimPrefix(first.Error, "not recognised: "))
+}
+
 // argument reads one path of the command line.
 func (l *loader) argument(p string, stdin io.Reader) error {
 	if p == "-" {
 		if stdin == nil {
 			return errors.New("read -: there is no standard input; name a file")
 		}
-		l.stream("-", stdin, 0)
+		l.stream("-", l.arriving(stdin), 0)
 		return nil
 	}
 	info, err := os.Stat(p)
@@ -110,10 +137,10 @@ func (l *loader) argument(p string, stdin io.Reader) error {
 		return readError(p, err)
 	}
 	if info.IsDir() {
-		return l.root(os.DirFS(p), p)
+		return l.below(p)
 	}
 	if dir := unpackedAt(p); dir != "" {
-		return l.root(os.DirFS(dir), dir)
+		return l.below(dir)
 	}
 	// No check for a regular file: a shell's <(command) is a pipe.
 	f, err := os.Open(p)
@@ -121,8 +148,19 @@ func (l *loader) argument(p string, stdin io.Reader) error {
 		return readError(p, err)
 	}
 	defer f.Close()
-	l.stream(argumentName(p), f, 0)
+	l.stream(argumentName(p), l.arriving(f), 0)
 	return nil
+}
+
+// below reads a folder of this machine, and nothing outside of it: who unpacks somebody else's archive may get links
+// to anywhere.
+func (l *loader) below(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return readError(dir, err)
+	}
+	defer root.Close()
+	return l.root(root.FS(), dir)
 }
 
 // root reads a folder that was named.
@@ -169,6 +207,8 @@ func (l *loader) folder(fsys fs.FS, dir, shown string, depth int) {
 		inner, shown := path.Join(dir, e.Name()), path.Join(shown, e.Name())
 		info, err := fs.Stat(fsys, inner) // follows links
 		switch {
+		case err != nil && e.Type()&fs.ModeSymlink != 0 && leadsOut(err):
+			l.add(Evidence{File: shown, Status: Unsupported, Error: "not recognised: a link that leads out of the folder; give what it points to"})
 		case err != nil:
 			l.add(unreadable(shown, readError(shown, err)))
 		case info.IsDir() && e.Type()&fs.ModeSymlink != 0 && l.wasVisited(info):
@@ -183,6 +223,11 @@ func (l *loader) folder(fsys fs.FS, dir, shown string, depth int) {
 			}
 		}
 	}
+}
+
+// leadsOut tells the error of a link out of the folder from those that any file may give.
+func leadsOut(err error) bool {
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)
 }
 
 func (l *loader) wasVisited(info fs.FileInfo) bool {
@@ -200,7 +245,7 @@ func (l *loader) opened(fsys fs.FS, name, shown string) error {
 		return readError(shown, err)
 	}
 	defer f.Close()
-	l.stream(shown, f, 0)
+	l.stream(shown, l.arriving(f), 0)
 	return nil
 }
 
@@ -212,7 +257,7 @@ func (l *loader) stream(name string, r io.Reader, nesting int) {
 	if !l.countFile(name) {
 		return
 	}
-	in := bufio.NewReaderSize(r, headBytes)
+	in := l.head(r, nesting)
 	head, err := in.Peek(headBytes)
 	if len(head) == 0 && err != nil && err != io.EOF {
 		l.readFailed(name, err)
@@ -229,6 +274,15 @@ func (l *loader) stream(name string, r io.Reader, nesting int) {
 	l.file(name, in, head)
 }
 
+// head is a reader that can look ahead by headBytes. Files of one depth come one after the other and share it.
+func (l *loader) head(r io.Reader, nesting int) *bufio.Reader {
+	for len(l.heads) <= nesting {
+		l.heads = append(l.heads, bufio.NewReaderSize(nil, headBytes))
+	}
+	l.heads[nesting].Reset(r)
+	return l.heads[nesting]
+}
+
 // file makes evidence of one plain file.
 func (l *loader) file(name string, in io.Reader, head []byte) {
 	if isNetlink(head) {
@@ -240,8 +294,8 @@ func (l *loader) file(name string, in io.Reader, head []byte) {
 		return
 	}
 	data, cut, err := l.take(in)
-	if errors.Is(err, errTotal) {
-		l.stopTotal(name)
+	if tooMuch(err) {
+		l.stopTotal(name, err)
 		return
 	}
 	if len(data) == 0 && err != nil {
@@ -257,8 +311,16 @@ func (l *loader) file(name string, in io.Reader, head []byte) {
 		l.add(emptyFile(name))
 		return
 	}
+	if bytes.HasPrefix(text, []byte(RenderedMark)) {
+		l.add(Evidence{File: name, Status: Unsupported, Error: "not recognised: a text that svcnet made from other evidence, for people; give that evidence"})
+		return
+	}
 	pieces := split(name, text)
 	for _, p := range pieces {
+		if err := l.charge(int64(p.lines)); err != nil {
+			l.stopTotal(name, err)
+			return
+		}
 		e := Evidence{File: name, Format: p.kind.format, Family: p.kind.family, Backend: p.kind.backend, Data: p.cutFrom(text), Status: OK, Note: note}
 		if isDocument(e.Format) {
 			e.Data = withoutPrompts(e.Data)
@@ -304,8 +366,8 @@ func emptyFile(name string) Evidence {
 
 // readFailed records that a file could not be read, or that a limit of the whole was hit within it.
 func (l *loader) readFailed(name string, err error) {
-	if errors.Is(err, errTotal) {
-		l.stopTotal(name)
+	if tooMuch(err) {
+		l.stopTotal(name, err)
 		return
 	}
 	l.add(unreadable(name, readError(name, err)))

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -25,8 +24,8 @@ func isNetlink(data []byte) bool {
 // netlink makes evidence of a file of netlink messages.
 func (l *loader) netlink(name string, in io.Reader) {
 	data, cut, err := l.take(in)
-	if errors.Is(err, errTotal) {
-		l.stopTotal(name)
+	if tooMuch(err) {
+		l.stopTotal(name, err)
 		return
 	}
 	e := Evidence{Format: NFTNetlink, File: name, Data: data, Status: OK}

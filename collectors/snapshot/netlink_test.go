@@ -47,7 +47,7 @@ func TestNetlink(t *testing.T) {
 				}
 			}
 			cut := Evidence{File: "nft.nl", Format: NFTNetlink, Status: OK}
-			if cut.fill(whole[:len(whole)-20], false, nil); NotEvaluated(NFTNetlink) == "" && cut.Status != Truncated {
+			if cut.fill(whole[:len(whole)-20], false, nil, ""); NotEvaluated(NFTNetlink) == "" && cut.Status != Truncated {
 				t.Errorf("cut, within a bundle: %q (%s)", cut.Status, cut.Error)
 			}
 		})

@@ -55,7 +55,7 @@ func TestTemplate(t *testing.T) {
 			t.Errorf("%s: %s in %s", system, p.Bin, p.URI)
 		}
 	}
-	want := []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64", "windows_amd64"}
+	want := []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64", "windows_amd64", "windows_arm64"}
 	if !slices.Equal(systems, want) {
 		t.Errorf("platforms %v, want %v", systems, want)
 	}

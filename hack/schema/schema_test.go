@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +32,40 @@ func TestChecked(t *testing.T) {
 		if diff := cmp.Diff(string(got), string(want)); diff != "" {
 			t.Errorf("%s is not what the types of package report say (mend it with: make schema)\n%s", d.file, diff)
 		}
+	}
+}
+
+// TestEveryKind: every type of package report that is a document of its own has a schema.
+func TestEveryKind(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "explain/report/*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, file := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			s, ok := spec.Type.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			for _, field := range s.Fields.List {
+				typ, ok := field.Type.(*ast.SelectorExpr)
+				if !ok || len(field.Names) > 0 || typ.Sel.Name != "TypeMeta" {
+					continue
+				}
+				if !slices.ContainsFunc(documents(), func(d document) bool { return d.kind == spec.Name.Name }) {
+					t.Errorf("%s is a document without a schema: add it to documents", spec.Name.Name)
+				}
+			}
+			return true
+		})
 	}
 }
 

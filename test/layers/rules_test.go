@@ -69,6 +69,8 @@ var layers = []layer{
 		"the interactive view is a function of finished reports"},
 	{"cmd", []string{""},
 		"the command line wires everything together, and nothing imports it"},
+	{"hack/reference", []string{"cmd"},
+		"the reference of the command line is made from the commands"},
 	{"hack", []string{"explain", "collectors/snapshot", "test/scale"},
 		"small programs around the repository"},
 	{"test", []string{""},
@@ -118,7 +120,7 @@ var linuxOnly = []string{
 // testOnly are modules that only tests and the programs in hack may use.
 var testOnly = []string{
 	"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "github.com/santhosh-tekuri/jsonschema",
-	"github.com/invopop/jsonschema", "testing",
+	"github.com/invopop/jsonschema", "github.com/spf13/cobra/doc", "testing",
 }
 
 // emptyNames say nothing about what a package is for.

@@ -151,7 +151,7 @@ func (s *stage) record(ctx context.Context, p lab.Proxy, mode, folder string) er
 	bundle := filepath.Join(s.temp, mode+minorOf(p.Version)+".tar.gz")
 	// The host name is the machine's, and a node's is mostly its own.
 	named := []string{"unshare", "--uts", "sh", "-c", `hostname "$0" && exec "$@"`, recordedNode}
-	if _, err := s.node.Run(ctx, "", append(named, s.svcnet, "collect", "-o", bundle)...); err != nil {
+	if _, err := s.node.Run(ctx, "", append(named, s.svcnet, "collect", "--no-report", "-o", bundle)...); err != nil {
 		return err
 	}
 	if err := s.node.StopProxy(); err != nil {
