@@ -124,7 +124,7 @@ func (a *app) keep(ctx context.Context, f *collectFlags, key []byte, s *snapshot
 	if err := a.writeBundle(s, file, texts); err != nil {
 		return err
 	}
-	if f.out == "" {
+	if file != f.out {
 		if _, err := fmt.Fprintln(a.Out, file); err != nil {
 			return fmt.Errorf("print the name of the bundle: %w", err)
 		}

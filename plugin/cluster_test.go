@@ -152,16 +152,16 @@ func TestRefusals(t *testing.T) {
 	for name, c := range map[string]*struct {
 		node   *corev1.Node
 		binary bool
-		server server
+		server *server
 		want   []string
 	}{
 		"Pod Security": {
-			server: server{refuse: forbidden(`pods "svcnet-x" is forbidden: violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true), hostPath volumes (volume "host")`)},
+			server: &server{refuse: forbidden(`pods "svcnet-x" is forbidden: violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true), hostPath volumes (volume "host")`)},
 			want:   []string{"violates PodSecurity", "kubectl label namespace ops pod-security.kubernetes.io/enforce=privileged"},
 		},
-		"quota": {server: server{refuse: forbidden(`pods "x" is forbidden: exceeded quota: few`)}, want: []string{"exceeded quota", "--pod-namespace"}},
+		"quota": {server: &server{refuse: forbidden(`pods "x" is forbidden: exceeded quota: few`)}, want: []string{"exceeded quota", "--pod-namespace"}},
 		"no namespace": {
-			server: server{refuse: func(r *http.Request) *metav1.Status {
+			server: &server{refuse: func(r *http.Request) *metav1.Status {
 				if r.Method != http.MethodPost {
 					return nil
 				}
@@ -169,18 +169,21 @@ func TestRefusals(t *testing.T) {
 			}},
 			want: []string{"there is no namespace ops"},
 		},
-		"no image":      {server: server{status: waiting("ErrImagePull", "manifest\nunknown")}, want: []string{"pull the image svcnet:1: ErrImagePull: manifest unknown", "--image-pull-secret"}},
-		"full":          {server: server{status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "Node didn't have enough resource: pods"}}, want: []string{"the node refuses the pod: OutOfpods: Node didn't have enough resource"}},
-		"architecture":  {server: server{status: terminated("exec /usr/bin/svcnet: exec format error")}, want: []string{"another architecture"}},
-		"no program":    {server: server{status: terminated(`exec: "svcnet": executable file not found in $PATH`)}, want: []string{"the image has no svcnet"}},
+		"no image":      {server: &server{status: waiting("ErrImagePull", "manifest\nunknown")}, want: []string{"pull the image svcnet:1: ErrImagePull: manifest unknown", "--image-pull-secret"}},
+		"full":          {server: &server{status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "Node didn't have enough resource: pods"}}, want: []string{"the node refuses the pod: OutOfpods: Node didn't have enough resource"}},
+		"architecture":  {server: &server{status: terminated("exec /usr/bin/svcnet: exec format error")}, want: []string{"another architecture"}},
+		"no program":    {server: &server{status: terminated(`exec: "svcnet": executable file not found in $PATH`)}, want: []string{"the image is not svcnet's own"}},
 		"Windows":       {node: windows, want: []string{"operating system is windows"}},
 		"not ready":     {node: dead, want: []string{"it is not ready: Kubelet stopped posting node status."}},
-		"never starts":  {server: server{status: waiting("ContainerCreating", "")}, want: []string{"does not start within 1s: ContainerCreating", "--timeout"}},
-		"exec refused":  {server: server{status: running}, want: []string{"read it", "cannot create resource", "pods/exec"}},
+		"never starts":  {server: &server{status: waiting("ContainerCreating", "")}, want: []string{"does not start within 1s: ContainerCreating", "--timeout"}},
+		"exec refused":  {server: &server{status: running}, want: []string{"read it", "cannot create resource", "pods/exec"}},
 		"other machine": {node: arm, binary: true, want: []string{"it is arm64", "for amd64"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &c.server
+			s := c.server
+			if s == nil {
+				s = &server{}
+			}
 			s.t = t
 			o := Options{Namespace: "ops", Image: "svcnet:1", Instance: "0", Timeout: time.Second}
 			if s.status.Phase == corev1.PodRunning {

@@ -76,7 +76,7 @@ func ended(t *corev1.ContainerStateTerminated) string {
 	case contains(t.Message, "exec format error"):
 		said += " (the image is for another architecture than the node: name another with --image)"
 	case contains(t.Message, "no such file or directory", "executable file not found"):
-		said += " (the image has no svcnet on its PATH, or with --copy-binary no /bin/sh: name another with --image)"
+		said += " (the image is not svcnet's own, which has it as " + imageProgram + ", or with --copy-binary no /bin/sh: name another with --image)"
 	}
 	return said
 }

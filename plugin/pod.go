@@ -32,13 +32,15 @@ const (
 	// copyDir is memory that the client's program is copied to.
 	copyDir       = "/svcnet"
 	containerName = "svcnet"
+	// imageProgram is svcnet in its own image.
+	imageProgram = "/kubectl-svcnet"
 )
 
 // Options say what the pods are like. The zero value of a field that is not commented is what it says.
 type Options struct {
 	// Namespace of the pods.
 	Namespace string
-	// Image to run. It holds svcnet on its PATH, or with Binary any Linux with a shell.
+	// Image to run: svcnet's own, or with Binary any that has a shell.
 	Image string
 	// PullSecret names a Secret in Namespace that the image is pulled with; empty: the node's own credentials.
 	PullSecret string
@@ -101,7 +103,7 @@ func Pod(name, node string, o Options) *corev1.Pod {
 				Name:  containerName,
 				Image: o.Image,
 				// Waits to be asked; ends when told to.
-				Command:                  []string{"svcnet", "wait"},
+				Command:                  []string{imageProgram, "wait"},
 				ImagePullPolicy:          corev1.PullIfNotPresent,
 				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 				Resources: corev1.ResourceRequirements{
@@ -167,12 +169,12 @@ func (o *Options) program() string {
 	if o.Binary != "" {
 		return path.Join(copyDir, "svcnet")
 	}
-	return "svcnet"
+	return imageProgram
 }
 
 // command is what runs in the pod for one reading. Objects are not its business, nor has it credentials to read them.
 func (o *Options) command(node string) []string {
-	c := []string{o.program(), "collect", "--output=-", "--no-report", "--root=" + HostRoot, "--no-api", "--node=" + node}
+	c := []string{o.program(), "collect", "--output=-", "--root=" + HostRoot, "--no-api", "--no-report", "--node=" + node}
 	if o.Silent {
 		c = append(c, "--silent")
 	}

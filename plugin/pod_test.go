@@ -50,9 +50,9 @@ func TestCommand(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{}, "svcnet collect --output=- --no-report --root=/host --no-api --node=n1"},
-		{Options{Binary: "x", Silent: true}, "/svcnet/svcnet collect --output=- --no-report --root=/host --no-api --node=n1 --silent"},
-		{Options{Pods: []string{"a/b", "c/d"}}, "svcnet collect --output=- --no-report --root=/host --no-api --node=n1 --pod=a/b --pod=c/d --live --filename=-"},
+		{Options{}, "/kubectl-svcnet collect --output=- --root=/host --no-api --no-report --node=n1"},
+		{Options{Binary: "x", Silent: true}, "/svcnet/svcnet collect --output=- --root=/host --no-api --no-report --node=n1 --silent"},
+		{Options{Pods: []string{"a/b", "c/d"}}, "/kubectl-svcnet collect --output=- --root=/host --no-api --no-report --node=n1 --pod=a/b --pod=c/d --live --filename=-"},
 	} {
 		if got := strings.Join(c.o.command("n1"), " "); got != c.want {
 			t.Errorf("%s\nwant %s", got, c.want)

@@ -214,7 +214,7 @@ func (s *Session) retry(ctx context.Context, what string, try func() (said strin
 		switch {
 		case errors.As(err, &code):
 			if code.Code == 126 || code.Code == 127 {
-				why += " (the image has no svcnet, or no shell)"
+				why += " (the image is not svcnet's own, or has no shell)"
 			}
 			if line := lastLine(said); line != "" {
 				why = strings.TrimPrefix(line, "error: ")

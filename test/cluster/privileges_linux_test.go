@@ -16,7 +16,7 @@ import (
 // the lab have no tables of iptables-legacy and no process of another user that listens, so that NET_RAW and
 // DAC_READ_SEARCH are not missed there.
 var needs = map[corev1.Capability][]string{
-	"NET_ADMIN":       {"conntrack.txt", "nft.nl"},
+	"NET_ADMIN":       {"ip6tables-nft-save.txt", "ipset-save.txt", "iptables-nft-save.txt", "nft.nl"},
 	"SYS_PTRACE":      {"kube-proxy-args.txt"},
 	"SYS_CHROOT":      {"conntrack.txt", "ip-addr.txt", "iptables-nft-save.txt", "kube-proxy-args.txt", "nft.nl", "ss.txt", "sysctl.txt"},
 	"DAC_READ_SEARCH": {},
@@ -50,7 +50,7 @@ func (c *cluster) privileges() {
 		c.eventually("a bundle of "+name, func() (err error) {
 			dir := t.TempDir()
 			cmd := c.command(t.Context(), dir)
-			cmd.Args = append(cmd.Args[:3:3], "kubectl", "exec", "-n", p.Namespace, name, "--", "svcnet", "collect", "-o", "-", "--root=/host", "--no-api", "--node=n1")
+			cmd.Args = append(cmd.Args[:3:3], "kubectl", "exec", "-n", p.Namespace, name, "--", "/kubectl-svcnet", "collect", "-o", "-", "--root=/host", "--no-api", "--node=n1")
 			data, err := cmd.Output()
 			if len(data) > 0 {
 				err = nil // exit code 4: a source is missing
