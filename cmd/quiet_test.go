@@ -16,6 +16,9 @@ import (
 
 // quiet are runs that succeed, at least one of every command: without a terminal nothing goes to standard error, and -o
 // json is one line. Others run svcnet in pods whose log is both streams, and cut long logs.
+// demoNode is a folder that stays where it is when a test changes its own.
+var demoNode, _ = filepath.Abs("demo/node-1")
+
 var quiet = []struct {
 	command string
 	args    []string
@@ -29,6 +32,8 @@ var quiet = []struct {
 	{"completion fish", nil, false},
 	{"completion powershell", nil, false},
 	{"completion zsh", nil, false},
+	{"diff", []string{demoNode, demoNode, "-o", "json"}, true},
+	{"diff", []string{demoNode, demoNode}, false},
 	{"explain", nil, false},
 	{"explain", []string{"stale-endpoint-rule"}, false},
 	{"status", []string{"--demo", "-o", "json"}, true},
