@@ -122,7 +122,9 @@ func (r *Reading) trace(k serviceKey) *report.Trace {
 
 // bothAsAsked tells whether both readings do what the objects ask for a Service, and the objects ask the same.
 func bothAsAsked(a, b *Reading, k serviceKey) bool {
-	if a.told[k] || b.told[k] || a.model.proxy.Mode != b.model.proxy.Mode {
+	one, other := a.model.proxyReport(), b.model.proxyReport()
+	// Another version may do the same by other chains.
+	if a.told[k] || b.told[k] || one.Mode != other.Mode || one.Backend != other.Backend || one.Version != other.Version {
 		return false
 	}
 	ours, theirs := a.model.plan.Of(k.namespace, k.name), b.model.plan.Of(k.namespace, k.name)

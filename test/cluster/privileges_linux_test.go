@@ -16,9 +16,12 @@ import (
 // the lab have no tables of iptables-legacy and no process of another user that listens, so that NET_RAW and
 // DAC_READ_SEARCH are not missed there.
 var needs = map[corev1.Capability][]string{
-	"NET_ADMIN":       {"ip6tables-nft-save.txt", "ipset-save.txt", "iptables-nft-save.txt", "nft.nl"},
-	"SYS_PTRACE":      {"kube-proxy-args.txt"},
-	"SYS_CHROOT":      {"conntrack.txt", "ip-addr.txt", "iptables-nft-save.txt", "kube-proxy-args.txt", "nft.nl", "ss.txt", "sysctl.txt"},
+	"NET_ADMIN":  {"ip6tables-nft-save.txt", "ipset-save.txt", "iptables-nft-save.txt", "nft.nl"},
+	"SYS_PTRACE": {"kube-proxy-args.txt"},
+	"SYS_CHROOT": {
+		"conntrack.txt", "ip-addr.txt", "ip-route.txt", "ip-rule.txt", "ip6tables-nft-save.txt", "ipset-save.txt", "iptables-nft-save.txt",
+		"ipvsadm-save.txt", "kube-proxy-args.txt", "nft.nl", "ss.txt", "sysctl.txt",
+	},
 	"DAC_READ_SEARCH": {},
 	"NET_RAW":         {},
 }
