@@ -171,7 +171,7 @@ func noNodes(failed []error) error {
 }
 
 // auditNodes audits every node.
-func (a *app) auditNodes(ctx context.Context, nodes iter.Seq[nodeEvidence], o explain.AuditOptions) (*report.ReportList, error) {
+func (a *app) auditNodes(ctx context.Context, nodes iter.Seq[nodeEvidence], o explain.AuditOptions) (*report.Reports, error) {
 	var all fleet.Reports
 	o.Memory = &objects.Memory{}
 	err := each(ctx, nodes, func(s *snapshot.Snapshot) (answered, error) {

@@ -143,7 +143,7 @@ func named(doc runtime.Object) []runtime.Object {
 		return namedItems(d.TypeMeta, d.Items, func(t *report.Trace) string { return t.Node })
 	case *report.NodeStatusList:
 		return namedItems(d.TypeMeta, d.Items, func(s *report.NodeStatus) string { return s.Node })
-	case *report.ReportList:
+	case *report.Reports:
 		return namedItems(d.TypeMeta, d.Items, func(r *report.Report) string { return r.Node })
 	}
 	return []runtime.Object{doc}

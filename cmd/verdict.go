@@ -38,7 +38,7 @@ func auditVerdict(r *report.Report, failOn string) error {
 
 // The exit codes of lists: that of the worst node, and a node that could not be read is a source that is missing.
 
-func auditListVerdict(l *report.ReportList, failOn string) error {
+func auditListVerdict(l *report.Reports, failOn string) error {
 	missing := len(l.Unread) > 0
 	for i := range l.Findings {
 		if fails([]report.Finding{l.Findings[i].Finding}, failOn) {

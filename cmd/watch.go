@@ -85,11 +85,11 @@ func (a *app) watch(ctx context.Context, f *auditFlags, o explain.AuditOptions) 
 		if err != nil {
 			return fmt.Errorf("answer Prometheus: %w (give another address with --listen)", err)
 		}
-		defer l.Close()
+		defer func() { _ = l.Close() }() // the server closes it first
 		// A node that is audited once a minute at least is not well when nothing came of the last ten.
 		options.Metrics = watch.NewMetrics(versionText(), 10*watch.DefaultAgain)
 		server := &http.Server{Handler: options.Metrics.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16}
-		defer server.Close()
+		defer func() { _ = server.Close() }()
 		go func() { _ = server.Serve(l) }()
 	}
 	// The first reading says which node this is, and whether it is one.

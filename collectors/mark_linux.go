@@ -56,7 +56,7 @@ func markIPTables(p *place) (string, error) {
 }
 
 // markIPVS is a digest of the virtual servers without their connections.
-func markIPVS(p *place) (string, error) {
+func markIPVS() (string, error) {
 	if _, err := firstLine(procIPVS); errors.Is(err, fs.ErrNotExist) {
 		return "none", nil
 	} else if err != nil {

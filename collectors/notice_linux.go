@@ -166,7 +166,7 @@ func (f *ruleFollower) look(now time.Time, first bool) time.Duration {
 	}
 	mark, err := markLegacy()
 	note("legacy", mark, err)
-	mark, err = markIPVS(f.place)
+	mark, err = markIPVS()
 	note("ipvs", mark, err)
 	if f.fd < 0 {
 		// nf_tables may be there by now.

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -112,8 +113,8 @@ func (s *server) cluster() *Cluster {
 	return c
 }
 
-func readyNode(name string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+func readyNode() *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	n.Status.NodeInfo.OperatingSystem, n.Status.NodeInfo.Architecture = "linux", "amd64"
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	return n
@@ -145,7 +146,7 @@ func TestRefusals(t *testing.T) {
 			return &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}
 		}
 	}
-	windows, arm, dead := readyNode("n1"), readyNode("n1"), readyNode("n1")
+	windows, arm, dead := readyNode(), readyNode(), readyNode()
 	windows.Status.NodeInfo.OperatingSystem = "windows"
 	arm.Status.NodeInfo.Architecture = "arm64"
 	dead.Status.Conditions[0].Status, dead.Status.Conditions[0].Message = corev1.ConditionUnknown, "Kubelet stopped posting\n node status."
@@ -194,7 +195,7 @@ func TestRefusals(t *testing.T) {
 			}
 			node := c.node
 			if node == nil {
-				node = readyNode("n1")
+				node = readyNode()
 			}
 			_, err := s.cluster().Run(t.Context(), node, 0, o, nil)
 			if err == nil {
@@ -232,8 +233,8 @@ func TestCancelled(t *testing.T) {
 		}
 		return nil
 	}
-	_, err := s.cluster().Run(ctx, readyNode("n1"), 0, Options{Namespace: "ops", Image: "i", Instance: "0", Timeout: time.Minute}, nil)
-	if err != context.Canceled {
+	_, err := s.cluster().Run(ctx, readyNode(), 0, Options{Namespace: "ops", Image: "i", Instance: "0", Timeout: time.Minute}, nil)
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	s.mu.Lock()

@@ -100,6 +100,9 @@ func (c *capture) expression(g *registers, table string, value []byte) ([]byte, 
 	})
 }
 
+// asName rewrites an attribute that is a name.
+func (c *capture) asName(v []byte) ([]byte, error) { return c.name(v, grammar), nil }
+
 // operation follows what an expression does to registers and says how its attributes are rewritten; nil: they stay.
 func (c *capture) operation(g *registers, table, what string, a map[uint16][]byte) (func(uint16, []byte) ([]byte, error), error) {
 	// at rewrites the attributes of the given numbers, and leaves the others.
@@ -111,7 +114,6 @@ func (c *capture) operation(g *registers, table, what string, a map[uint16][]byt
 			return v, nil
 		}
 	}
-	asName := func(v []byte) ([]byte, error) { return c.name(v, grammar), nil }
 	valueOf := func(r register) func([]byte) ([]byte, error) {
 		return func(v []byte) ([]byte, error) {
 			return c.each(v, func(n uint16, v []byte) ([]byte, error) {
@@ -224,12 +226,12 @@ func (c *capture) operation(g *registers, table, what string, a map[uint16][]byt
 		if s, ok := c.sets[c.setName(table, cText(a[1]))]; ok && a[3] != nil && !s.verdicts {
 			c.spread(g, number(a[3]), s.data)
 		}
-		return at(asName, 1), nil
+		return at(c.asName, 1), nil
 	case "dynset":
 		return func(n uint16, v []byte) ([]byte, error) {
 			switch n {
 			case 1:
-				return asName(v)
+				return c.asName(v)
 			case 7:
 				return c.expression(newRegisters(), table, v)
 			case 10:
@@ -250,9 +252,9 @@ func (c *capture) operation(g *registers, table, what string, a map[uint16][]byt
 		g.put(a[1], r)
 		return at(valueOf(r), 2), nil
 	case "objref":
-		return at(asName, 2, 4), nil
+		return at(c.asName, 2, 4), nil
 	case "flow_offload":
-		return at(asName, 1), nil
+		return at(c.asName, 1), nil
 	case "log":
 		return at(func(v []byte) ([]byte, error) { return c.name(v, name), nil }, 2), nil
 	case "match", "target":

@@ -77,8 +77,8 @@ func (c *capture) value(kind valueKind, v []byte, bits int) ([]byte, error) {
 }
 
 // key rewrites a key or data of a set, part by part.
-func (c *capture) key(types []nft.Type, size int, v []byte) ([]byte, error) {
-	parts, err := partsOf(types, size, len(v))
+func (c *capture) key(types []nft.Type, v []byte) ([]byte, error) {
+	parts, err := partsOf(types, len(v))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ type keyPart struct {
 }
 
 // partsOf cuts a key into its parts; each of several takes whole registers.
-func partsOf(types []nft.Type, size, length int) ([]keyPart, error) {
+func partsOf(types []nft.Type, length int) ([]keyPart, error) {
 	if len(types) == 0 {
 		if length < 4 {
 			return []keyPart{{numbers, 0, length}}, nil
@@ -232,7 +232,7 @@ func (c *capture) elements(table, set string, value []byte) ([]byte, error) {
 					if s.counts() {
 						return v, nil
 					}
-					return c.key(s.key, s.keySize, v)
+					return c.key(s.key, v)
 				})
 			case 10:
 				return c.each(value, func(n uint16, v []byte) ([]byte, error) {
@@ -263,7 +263,7 @@ func (c *capture) elements(table, set string, value []byte) ([]byte, error) {
 
 // spans rewrites both ends of a key of several parts, each of them a range.
 func (c *capture) spans(s setTypes, from, to []byte) (newFrom, newTo []byte, err error) {
-	parts, err := partsOf(s.key, s.keySize, len(from))
+	parts, err := partsOf(s.key, len(from))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -363,7 +363,7 @@ func (c *capture) data(s setTypes, value []byte) ([]byte, error) {
 			from, to, err := c.spans(setTypes{key: s.data, keySize: half}, v[:half], v[half:])
 			return append(from, to...), err
 		}
-		return c.key(s.data, s.dataSize, v)
+		return c.key(s.data, v)
 	})
 }
 

@@ -99,10 +99,7 @@ func (p place) last() string {
 
 // free tells whether keys at this place are people's.
 func (p place) free() bool {
-	if !freeMaps[p.last()] {
-		return false
-	}
-	return true
+	return freeMaps[p.last()]
 }
 
 // key rewrites a key that stands at a place.

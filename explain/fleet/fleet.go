@@ -63,15 +63,15 @@ func (k *kinds) add(node, text string, rank int, parts []part) (of *kind, first 
 	for _, p := range parts {
 		fmt.Fprintf(h, "%d %s\n", len(p.key), p.key)
 	}
-	print := [sha256.Size]byte(h.Sum(nil))
-	of = k.all[print]
+	sum := [sha256.Size]byte(h.Sum(nil))
+	of = k.all[sum]
 	if of == nil {
 		of = &kind{nodes: []string{node}, item: node, parts: parts, text: text, rank: rank}
 		of.local = slices.ContainsFunc(parts, func(p part) bool { return strings.HasSuffix(p.key, ofTheNode) && !p.optional })
 		if k.all == nil {
 			k.all = make(map[[sha256.Size]byte]*kind)
 		}
-		k.all[print] = of
+		k.all[sum] = of
 		k.byPrint = append(k.byPrint, of)
 		return of, true, ""
 	}

@@ -91,8 +91,8 @@ func fold(r *report.Report, like string) {
 }
 
 // List is the document of all nodes so far.
-func (l *Reports) List() *report.ReportList {
-	out := &report.ReportList{
+func (l *Reports) List() *report.Reports {
+	out := &report.Reports{
 		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "ReportList"},
 		Items:    []report.Report{}, Kinds: l.kindred(), Findings: []report.NodesFinding{}, Unread: l.unreadNodes(),
 		Verdict: report.VerdictPass,
@@ -117,7 +117,7 @@ func (l *Reports) List() *report.ReportList {
 }
 
 // findings gathers those of all kinds, each once.
-func (l *Reports) findings(out *report.ReportList) {
+func (l *Reports) findings(out *report.Reports) {
 	at := make(map[string]int)
 	for i := range out.Items {
 		item := &out.Items[i]
@@ -171,7 +171,7 @@ func (l *Reports) nodesOf(item string) []string {
 }
 
 // conclude counts findings and says the verdict.
-func (l *Reports) conclude(out *report.ReportList) {
+func (l *Reports) conclude(out *report.Reports) {
 	s := &out.Summary
 	for i := range out.Findings {
 		switch out.Findings[i].Finding.Severity {

@@ -34,7 +34,7 @@ type Format struct {
 	Status func(w io.Writer, s *report.NodeStatus, o Options) error
 	// TraceList, ReportList and StatusList show those of many nodes.
 	TraceList  func(w io.Writer, l *report.TraceList, o Options) error
-	ReportList func(w io.Writer, l *report.ReportList, o Options) error
+	ReportList func(w io.Writer, l *report.Reports, o Options) error
 	StatusList func(w io.Writer, l *report.NodeStatusList, o Options) error
 	// Diff shows what changed between two.
 	Diff func(w io.Writer, d *report.Diff, o Options) error
@@ -74,7 +74,7 @@ func (f Format) Show(w io.Writer, doc any, o Options) error {
 		if f.TraceList != nil {
 			return f.TraceList(w, d, o)
 		}
-	case *report.ReportList:
+	case *report.Reports:
 		if f.ReportList != nil {
 			return f.ReportList(w, d, o)
 		}

@@ -11,7 +11,7 @@ import (
 
 // ReportList writes the audits of many nodes: the summary, a line for each kind of nodes, the odd ones first, then all
 // findings by root cause, each once with the nodes that have it.
-func ReportList(w io.Writer, l *report.ReportList, o Options) error {
+func ReportList(w io.Writer, l *report.Reports, o Options) error {
 	p := newPage(w, o)
 	m := markOK
 	switch s := l.Summary; {
@@ -50,7 +50,7 @@ func ReportList(w io.Writer, l *report.ReportList, o Options) error {
 }
 
 // notKnown lists the checks that could not be answered, with the kinds of nodes on which.
-func (p *page) notKnown(l *report.ReportList) {
+func (p *page) notKnown(l *report.Reports) {
 	var texts []string
 	on := make(map[string][]string)
 	for i := range l.Items {

@@ -12,7 +12,7 @@ type Report struct {
 	metav1.TypeMeta `json:",inline"`
 	// Node is the node whose evidence this is; empty when nothing in the evidence says.
 	Node string `json:"node"`
-	// Like is, in a list, the node whose item has the findings of this one too; see ReportList.
+	// Like is, in a list, the node whose item has the findings of this one too; see Reports.
 	Like     string       `json:"like,omitempty"`
 	Proxy    Proxy        `json:"proxy"`
 	Services ServiceCount `json:"services"`

@@ -51,8 +51,8 @@ type ListSummary struct {
 	Text string `json:"text"`
 }
 
-// ReportList are the audits of many nodes.
-type ReportList struct {
+// Reports are the audits of many nodes, a document of kind ReportList.
+type Reports struct {
 	metav1.TypeMeta `json:",inline"`
 	// Items by node name, one for each node that was read. Where an item has Like, its findings, unknown checks and
 	// sources are those of that item and not repeated; Findings has those of severity info with all their nodes.
@@ -95,10 +95,10 @@ type NodeStatusList struct {
 }
 
 // GetObjectKind lets the printers of cli-runtime print a list.
-func (l *ReportList) GetObjectKind() schema.ObjectKind { return &l.TypeMeta }
+func (l *Reports) GetObjectKind() schema.ObjectKind { return &l.TypeMeta }
 
 // DeepCopyObject lets the printers of cli-runtime print a list; see Trace.DeepCopyObject.
-func (l *ReportList) DeepCopyObject() runtime.Object { c := *l; return &c }
+func (l *Reports) DeepCopyObject() runtime.Object { c := *l; return &c }
 
 // GetObjectKind lets the printers of cli-runtime print a list.
 func (l *TraceList) GetObjectKind() schema.ObjectKind { return &l.TypeMeta }

@@ -190,7 +190,7 @@ func kindsIn(file string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var l report.ReportList
+	var l report.Reports
 	if err := json.Unmarshal(text, &l); err != nil {
 		return 0, fmt.Errorf("audit: no document: %w", err)
 	}

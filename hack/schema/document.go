@@ -21,7 +21,7 @@ func documents() []document {
 		{"NodeStatus", "docs/schema/nodestatus.schema.json", report.NodeStatus{}},
 		{"NodeStatusList", "docs/schema/nodestatuslist.schema.json", report.NodeStatusList{}},
 		{"Report", "docs/schema/report.schema.json", report.Report{}},
-		{"ReportList", "docs/schema/reportlist.schema.json", report.ReportList{}},
+		{"ReportList", "docs/schema/reportlist.schema.json", report.Reports{}},
 		{"Trace", "docs/schema/trace.schema.json", report.Trace{}},
 		{"TraceList", "docs/schema/tracelist.schema.json", report.TraceList{}},
 	}

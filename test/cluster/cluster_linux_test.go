@@ -241,7 +241,7 @@ func (c *cluster) questions(way []string) {
 	}
 
 	r = c.run(append([]string{"audit", "-A", "--all-nodes", "-o", "json"}, way...)...)
-	var audit report.ReportList
+	var audit report.Reports
 	if err := json.Unmarshal([]byte(r.stdout), &audit); err != nil || len(audit.Items) != 3 || len(audit.Unread) != 0 || r.code != 0 {
 		t.Errorf("audit: exit %d, %v, %d nodes: %s\n%s", r.code, err, len(audit.Items), r.stderr, r.stdout)
 	}
@@ -284,7 +284,7 @@ func (c *cluster) damage() {
 	}()
 	args := append([]string{"audit", "-A", "--all-nodes", patience}, ways["image"]...)
 	r := c.run(append(args, "-o", "json")...)
-	var audit report.ReportList
+	var audit report.Reports
 	if err := json.Unmarshal([]byte(r.stdout), &audit); err != nil || r.code != 3 {
 		t.Fatalf("exit %d, %v: %s", r.code, err, r.stderr)
 	}

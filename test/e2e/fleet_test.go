@@ -58,13 +58,13 @@ func TestFleetGolden(t *testing.T) {
 
 // TestDamagedNodeStandsOut: of three nodes the damaged one is odd, and the others are one line; undamaged, all three are.
 func TestDamagedNodeStandsOut(t *testing.T) {
-	audit := func(dirs ...string) report.ReportList {
+	audit := func(dirs ...string) report.Reports {
 		t.Helper()
 		r := run(t, bundles([]string{"audit", "-o", "json", "--fail-on", "never"}, dirs...)...)
 		if r.code != 0 {
 			t.Fatalf("exit %d: %s", r.code, r.stderr)
 		}
-		var l report.ReportList
+		var l report.Reports
 		if err := json.Unmarshal([]byte(r.stdout), &l); err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func (i Image) write(file string) error {
 	if err != nil {
 		return fmt.Errorf("make image %s: %w", i.Name, err)
 	}
-	defer os.Remove(layer.Name())
+	defer func() { _ = os.Remove(layer.Name()) }()
 	defer layer.Close()
 	sum := sha256.New()
 	if err := i.writeLayer(tar.NewWriter(io.MultiWriter(layer, sum))); err != nil {

@@ -96,7 +96,7 @@ ip6tables-nft-restore <<'END'
 COMMIT
 END
 `, c.bridge, c.policies, c.rules))
-				defer sh("ip netns del a; ip netns del b")
+				defer must("ip netns del a; ip netns del b")
 				if t.Failed() {
 					return
 				}
