@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -26,6 +27,8 @@ const (
 type proxyMode struct {
 	name  string
 	reads []sentinelRead
+	// idle: kube-proxy must have nothing left to do as well. What it writes again each time is gone for a moment.
+	idle bool
 }
 
 type sentinelRead struct {
@@ -40,21 +43,23 @@ type sentinelRead struct {
 }
 
 var proxyModes = []proxyMode{
-	{"iptables", []sentinelRead{
+	{name: "iptables", reads: []sentinelRead{
 		{argv: []string{"iptables-save", "-t", "nat"}, patterns: []string{
 			`--comment "svcnet-lab/sentinel cluster IP" .*--dport %d `, `--to-destination 192\.0\.2\.1:%d\n`}},
 		{argv: []string{"ip6tables-save", "-t", "nat"}, patterns: []string{
 			`--comment "svcnet-lab/sentinel cluster IP" .*--dport %d `, `--to-destination \[2001:db8::1\]:%d\n`}},
 	}},
-	{"nftables", []sentinelRead{
+	{name: "nftables", reads: []sentinelRead{
 		{argv: []string{"nft", "list", "table", "ip", "kube-proxy"}, patterns: []string{
 			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `192\.0\.2\.1( \. |:)%d\b`}},
 		{argv: []string{"nft", "list", "table", "ip6", "kube-proxy"}, patterns: []string{
 			`tcp \. %d : goto service-\w+-svcnet-lab/sentinel/`, `2001:db8::1( \. |\]:)%d\b`}},
 	}},
 	// Virtual servers come first, then entries of sets, then rules, and the virtual servers that go come last: once the
-	// sentinel has one virtual server, with the new number, those that were to go are going.
-	{"ipvs", []sentinelRead{
+	// sentinel has one virtual server, with the new number, those that were to go are going. Entries of sets with a prefix
+	// of full length, such as a source range of one address, are deleted and added with every sync: the kernel prints
+	// them without the prefix, and kube-proxy takes them for others (ipset.go, syncIPSetEntries, up to 1.36 at least).
+	{name: "ipvs", idle: true, reads: []sentinelRead{
 		{servers: true, patterns: []string{`TCP \S+:%[1]d\n-> 192\.0\.2\.1:%[1]d\n`}, once: `-> 192\.0\.2\.1:`},
 		{servers: true, patterns: []string{`TCP \S+:%[1]d\n-> \[2001:db8::1\]:%[1]d\n`}, once: `-> \[2001:db8::1\]:`},
 		{argv: []string{"ipset", "save", "KUBE-CLUSTER-IP"}, patterns: []string{`,tcp:%d\n`}},
@@ -143,6 +148,9 @@ func (l *Lab) WaitSynced(ctx context.Context, nodes ...*Node) error {
 			begun := time.Now()
 			lacks := n.sentinelSeen(ctx, l.sentinel)
 			if lacks == nil {
+				lacks = n.idle(ctx)
+			}
+			if lacks == nil {
 				break
 			}
 			if ctx.Err() == nil { // else it says that it was interrupted
@@ -201,6 +209,51 @@ func (n *Node) sentinelSeen(ctx context.Context, number int) error {
 		if again != text {
 			return fmt.Errorf("%s still changes", read)
 		}
+	}
+	return nil
+}
+
+// idleFor is how long kube-proxy must have done nothing: longer than its minSyncPeriod, after which it follows what came
+// in during a sync.
+const idleFor = 2500 * time.Millisecond
+
+var syncTimes = regexp.MustCompile(`(?m)^kubeproxy_sync_proxy_rules_(last_timestamp|last_queued_timestamp)_seconds(\{[^}]*\})? (\S+)$`)
+
+// idle tells whether the node's kube-proxy has nothing left to do, where its mode asks for that; the error says what it
+// is at.
+func (n *Node) idle(ctx context.Context) error {
+	n.mu.Lock()
+	mode, _ := findMode(n.mode)
+	n.mu.Unlock()
+	if !mode.idle {
+		return nil
+	}
+	body, err := n.Get(ctx, "http://127.0.0.1:10249/metrics")
+	if err != nil {
+		return err
+	}
+	times := map[string]float64{}
+	for _, m := range syncTimes.FindAllStringSubmatch(string(body), -1) {
+		if times[m[1]+m[2]], err = strconv.ParseFloat(m[3], 64); err != nil {
+			return err
+		}
+	}
+	ended := 0
+	for of, at := range times {
+		family, ok := strings.CutPrefix(of, "last_timestamp")
+		if !ok {
+			continue
+		}
+		ended++
+		if queued := times["last_queued_timestamp"+family]; queued > at {
+			return fmt.Errorf("kube-proxy has not ended the sync that was asked for at %.3f", queued)
+		}
+		if since := time.Since(time.UnixMicro(int64(at * 1e6))); since < idleFor {
+			return fmt.Errorf("kube-proxy has ended a sync only %v ago", since)
+		}
+	}
+	if ended == 0 {
+		return errors.New("kube-proxy does not say when it synced last")
 	}
 	return nil
 }
