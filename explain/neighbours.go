@@ -91,27 +91,25 @@ func (m *model) ends(p netfilter.Packet, hooks []netfilter.Hook) (report.Path, b
 	return path, true
 }
 
-// neighboursOn are up to two addresses of a prefix that pods behind Services have, or nodes, in order.
+// neighboursOn are up to two addresses of a prefix of IPv6 that pods behind Services have, or nodes, in order.
 func (m *model) neighboursOn(on netip.Prefix) []netip.Addr {
 	var out []netip.Addr
 	add := func(a netip.Addr) {
-		if a != on.Addr() && on.Contains(a) && !slices.Contains(out, a) {
+		if len(out) < 2 && a != on.Addr() && on.Contains(a) && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	}
 	for _, sp := range m.plan.Ports {
+		if netfilter.Family(sp.Family) != netfilter.IPv6 {
+			continue
+		}
 		for i := range sp.Endpoints {
-			if add(sp.Endpoints[i].Addr); len(out) == 2 {
-				slices.SortFunc(out, netip.Addr.Compare)
-				return out
-			}
+			add(sp.Endpoints[i].Addr)
 		}
 	}
 	for _, n := range m.objects.Nodes {
 		for _, a := range nodeAddrs(n.Node) {
-			if add(a); len(out) == 2 {
-				break
-			}
+			add(a)
 		}
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
