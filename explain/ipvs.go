@@ -40,7 +40,7 @@ func (r *reader) virtualServers() *ipvs.Table {
 
 // readSets reads a capture of IP sets.
 func (r *reader) readSets(e *snapshot.Evidence, src *report.Source, fail func(snapshot.Status, string, ...any)) {
-	sets, problems, err := ipset.Parse(string(e.Data), e.File)
+	sets, problems, err := ipset.Parse(e.Text(), e.File)
 	said(problems, err, src, fail)
 	if err == nil || errors.Is(err, host.ErrEmpty) {
 		r.sets = append(r.sets, sets...)
@@ -52,7 +52,7 @@ func (r *reader) readSets(e *snapshot.Evidence, src *report.Source, fail func(sn
 
 // readIPVS reads a capture of virtual servers or of connections through them.
 func (r *reader) readIPVS(e *snapshot.Evidence, src *report.Source, fail func(snapshot.Status, string, ...any)) {
-	problems, err := ipvs.Parse(r.virtualServers(), string(e.Data), e.File)
+	problems, err := ipvs.Parse(r.virtualServers(), e.Text(), e.File)
 	said(problems, err, src, fail)
 }
 

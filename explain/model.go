@@ -189,7 +189,7 @@ func (m *model) intend() {
 		// Whatever stands on its device, nobody serves node ports there.
 		in.NodeAddrs = slices.DeleteFunc(in.NodeAddrs, m.onlyOnKubeIPVS0)
 	}
-	where := make(map[any]intent.Evidence)
+	where := make(map[any]intent.Evidence, len(m.objects.Services)+len(m.objects.EndpointSlices)+len(m.objects.Endpoints))
 	for _, o := range m.objects.Services {
 		in.Services = append(in.Services, o.Service)
 		where[o.Service] = read(o.Evidence)

@@ -80,10 +80,10 @@ func (r *reader) read(e *snapshot.Evidence) {
 	if e.Status != snapshot.OK && e.Status != snapshot.Truncated {
 		return
 	}
-	text := func() traits.Source { return traits.Source{File: e.File, Text: string(e.Data)} }
+	text := func() traits.Source { return traits.Source{File: e.File, Text: e.Text()} }
 
 	if parse, ok := rulesetParsers[e.Format]; ok {
-		if t, ok := netfilter.SavedAt(string(e.Data)); ok && t.After(r.saved) {
+		if t, ok := netfilter.SavedAt(e.Text()); ok && t.After(r.saved) {
 			r.saved = t
 		}
 		r.model.rulesets = append(r.model.rulesets, r.parseRules(e, parse, &src, fail)...)
@@ -151,13 +151,13 @@ func (r *reader) presence(e *snapshot.Evidence) {
 
 // hostState reads a capture of the state of one network namespace.
 func (r *reader) hostState(h *host.Host, e *snapshot.Evidence, parse func(*host.Host, int, string, string) ([]host.Problem, error), src *report.Source, fail func(snapshot.Status, string, ...any)) {
-	problems, err := parse(h, e.Family, string(e.Data), e.File)
+	problems, err := parse(h, e.Family, e.Text(), e.File)
 	said(problems, err, src, fail)
 }
 
 // parseRules reads a capture of iptables rules.
 func (r *reader) parseRules(e *snapshot.Evidence, parse func(string, string, netfilter.Hint) ([]*netfilter.Ruleset, error), src *report.Source, fail func(snapshot.Status, string, ...any)) []*netfilter.Ruleset {
-	text := string(e.Data)
+	text := e.Text()
 	rulesets, err := parse(text, e.File, netfilter.Hint{Family: netfilter.Family(e.Family), Backend: netfilter.Backend(e.Backend)})
 	if err != nil {
 		fail(snapshot.Failed, "%v", err)
@@ -214,7 +214,7 @@ func (r *reader) configMap(c objects.ConfigMap) {
 
 // otherProxies takes what other service proxies say of themselves. Their tables are not evaluated, whatever the status.
 func (r *reader) otherProxies(e *snapshot.Evidence) {
-	src := traits.Source{File: e.File, Text: string(e.Data)}
+	src := traits.Source{File: e.File, Text: e.Text()}
 	switch e.Format {
 	case snapshot.CiliumText:
 		r.traits.Cilium = append(r.traits.Cilium, src)

@@ -38,11 +38,11 @@ type windows struct {
 // readHNS reads a capture of load balancers or endpoints.
 func (r *reader) readHNS(e *snapshot.Evidence, fail func(snapshot.Status, string, ...any)) {
 	w := &r.model.windows
-	problems, err := hns.Parse(&w.State, string(e.Data), e.File)
+	problems, err := hns.Parse(&w.State, e.Text(), e.File)
 	switch {
-	case errors.Is(err, hns.ErrNothing) && strings.HasSuffix(strings.TrimSpace(string(e.Data)), "[]"):
+	case errors.Is(err, hns.ErrNothing) && strings.HasSuffix(strings.TrimSpace(e.Text()), "[]"):
 		// Of what the empty list is, the name of the file or the command in it says.
-		about := strings.ToLower(e.File + string(e.Data))
+		about := strings.ToLower(e.File + e.Text())
 		w.HasEndpoints = w.HasEndpoints || strings.Contains(about, "endpoint")
 		w.HasBalancers = w.HasBalancers || strings.Contains(about, "balancer") || strings.Contains(about, "policy")
 	case err != nil:

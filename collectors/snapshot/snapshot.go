@@ -9,6 +9,7 @@ package snapshot
 import (
 	"cmp"
 	"slices"
+	"unsafe"
 )
 
 // Status is what became of one source.
@@ -94,6 +95,7 @@ type Evidence struct {
 	// input. Never an absolute path that the user did not type. For a file inside an archive,
 	// "archive.tar.gz:inner/path".
 	File string
+	// Data is what was read, byte for byte. It is never changed once it is evidence: Text shares its memory.
 	Data []byte
 	// Status with Error as one line that says what was tried, why it failed and what to do next.
 	Status Status
@@ -101,6 +103,10 @@ type Evidence struct {
 	// Note is a remark on evidence that was read all the same, as "converted from UTF-16"; mostly empty.
 	Note string
 }
+
+// Text is Data as a string that shares its memory. Rules and objects of a large cluster are a hundred megabytes, and
+// parsers keep parts of them.
+func (e *Evidence) Text() string { return unsafe.String(unsafe.SliceData(e.Data), len(e.Data)) }
 
 // Snapshot is all evidence of one node at one moment.
 type Snapshot struct {

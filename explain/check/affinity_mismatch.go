@@ -36,6 +36,9 @@ var affinityMismatch = Check{
 		if p.On.Proxy.Mode != "" && p.On.Proxy.Mode != "iptables" || !p.On.Needs(RulesOf(netfilter.Family(p.Family))) {
 			return nil
 		}
+		if len(p.Cells) == 0 {
+			return nil // the rules are those of a port that was looked at
+		}
 		for _, rs := range p.On.Rulesets {
 			t := rs.Table("nat")
 			if rs.Family != netfilter.Family(p.Family) || t == nil {

@@ -34,9 +34,13 @@ var endpointSliceManagerConflict = Check{
 }
 
 func (n *Node) managerConflict(s *service) *report.Finding {
+	all := n.Objects.SlicesOf(s.Namespace, s.Name)
+	if len(all) < 2 {
+		return nil
+	}
 	byManager := make(map[string][]objects.EndpointSlice)
 	var managers []string
-	for _, slice := range n.Objects.SlicesOf(s.Namespace, s.Name) {
+	for _, slice := range all {
 		by := slice.Labels[discoveryv1.LabelManagedBy]
 		if len(slice.Endpoints) == 0 || additive[by] {
 			continue // a manager that lists nothing is in nobody's way

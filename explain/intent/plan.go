@@ -79,8 +79,11 @@ func (p *Plan) Of(namespace, name string) []*ServicePort {
 
 // planner holds what is the same for all Services while a plan is made.
 type planner struct {
-	in      Input
-	release release
+	in Input
+	// release is the version that the plan is for, other the one that it is compared with.
+	release, other release
+	// depends is set when something is asked in which the two differ.
+	depends bool
 	node    node
 	// slices and legacy by Service; only the one that the proxy reads is filled.
 	slices map[serviceKey][]*discoveryv1.EndpointSlice
@@ -95,19 +98,30 @@ type serviceKey struct{ namespace, name string }
 // would choose other endpoints.
 func Compute(in Input) *Plan {
 	low, high := releases(in.Proxy)
-	plan := compute(in, high)
-	if low != high {
-		plan.compare(compute(in, low), low, high)
+	plan, open := compute(in, high, low)
+	if len(open) > 0 {
+		in.Services = open
+		older, _ := compute(in, low, high)
+		plan.compare(older, open, low, high)
 	}
 	plan.sortNotes()
 	return plan
 }
 
-func compute(in Input, r release) *Plan {
-	b := &planner{in: in, release: r, plan: &Plan{}}
+// does says whether the version has a behaviour, and notes that something rests on that.
+func (b *planner) does(x behaviour) bool {
+	yes := b.release.does(x)
+	b.depends = b.depends || yes != b.other.does(x)
+	return yes
+}
+
+// compute makes the plan for one version. open are the Services for which the other one may choose other endpoints.
+func compute(in Input, r, other release) (plan *Plan, open []*corev1.Service) {
+	b := &planner{in: in, release: r, other: other, plan: &Plan{}}
 	b.node = b.readNode()
 	b.readServed()
 	unknown := b.indexEndpoints()
+	allDepend := b.depends
 	seen := make(map[serviceKey]bool, len(in.Services))
 	for _, svc := range in.Services {
 		if svc == nil {
@@ -120,11 +134,15 @@ func compute(in Input, r release) *Plan {
 			continue
 		}
 		seen[key] = true
+		b.depends = allDepend
 		if skip, ok := b.skip(svc); ok {
 			b.plan.Skipped = append(b.plan.Skipped, skip)
 			continue
 		}
 		b.plan.Ports = append(b.plan.Ports, b.servicePorts(svc, unknown)...)
+		if b.depends {
+			open = append(open, svc)
+		}
 	}
 	b.noteOrphans(seen)
 	slices.SortStableFunc(b.plan.Ports, func(x, y *ServicePort) int {
@@ -134,17 +152,24 @@ func compute(in Input, r release) *Plan {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
 	b.noteClaims()
-	return b.plan
+	return b.plan, open
 }
 
-// compare notes where another version of the proxy would choose other endpoints.
-func (p *Plan) compare(other *Plan, low, high release) {
+// compare notes of Services where another version of the proxy would choose other endpoints.
+func (p *Plan) compare(other *Plan, services []*corev1.Service, low, high release) {
+	among := make(map[serviceKey]bool, len(services))
+	for _, svc := range services {
+		among[serviceKey{svc.Namespace, svc.Name}] = true
+	}
 	older := make(map[string]*ServicePort, len(other.Ports))
 	id := func(sp *ServicePort) string { return fmt.Sprintf("%d %s %s", sp.Family, sp.Protocol, sp.Key()) }
 	for _, sp := range other.Ports {
 		older[id(sp)] = sp
 	}
 	for _, sp := range p.Ports {
+		if !among[serviceKey{sp.Namespace, sp.Name}] {
+			continue
+		}
 		old, ok := older[id(sp)]
 		if ok && slices.Equal(old.Cluster, sp.Cluster) && slices.Equal(old.Local, sp.Local) && slices.Equal(old.Usable, sp.Usable) {
 			continue

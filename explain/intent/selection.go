@@ -2,6 +2,7 @@ package intent
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -17,7 +18,7 @@ func (b *planner) choose(svc *corev1.Service, sp *ServicePort) {
 		b.chooseForHNS(svc, sp)
 		return
 	}
-	if !b.release.does(twoLists) {
+	if !b.does(twoLists) {
 		b.chooseOneList(svc, sp)
 		return
 	}
@@ -25,18 +26,18 @@ func (b *planner) choose(svc *corev1.Service, sp *ServicePort) {
 	usesLocal := sp.InternalLocal || sp.ExternalLocal && sp.reachableFromOutside()
 	if usesCluster {
 		sp.Cluster = b.narrow(svc, sp, sp.where(ready))
-		if len(sp.Cluster) == 0 && b.release.does(terminatingFallback) {
+		if len(sp.Cluster) == 0 && b.does(terminatingFallback) {
 			sp.Cluster = sp.where(leaving)
 		}
 	}
 	if usesLocal {
 		sp.Local = sp.where(local, ready)
-		if len(sp.Local) == 0 && b.release.does(terminatingFallback) {
+		if len(sp.Local) == 0 && b.does(terminatingFallback) {
 			sp.Local = sp.where(local, leaving)
 		}
 	}
 	sp.Usable = sp.where(ready)
-	if len(sp.Usable) == 0 && b.release.does(terminatingFallback) {
+	if len(sp.Usable) == 0 && b.does(terminatingFallback) {
 		sp.Usable = sp.where(leaving)
 	}
 }
@@ -81,10 +82,10 @@ func leaving(e *Endpoint) bool { return e.Serving && e.Terminating }
 // Hints count only if every ready endpoint has one and one of them names this node (or zone); otherwise
 // all ready endpoints stay.
 func (b *planner) narrow(svc *corev1.Service, sp *ServicePort, all []int) []int {
-	if len(all) == 0 || !b.hintsOn(svc) {
+	if !sp.hasHints(all) || !b.hintsOn(svc) {
 		return all
 	}
-	if b.release.does(nodeHints) {
+	if b.does(nodeHints) {
 		if kept := sp.hinted(all, nodesOf, b.node.name); kept != nil {
 			sp.TopologyNote = topologyNote(len(all)-len(kept), fmt.Sprintf("the slices hint %s for node %s only (trafficDistribution PreferSameNode)", count(len(kept)), b.node.name))
 			return kept
@@ -107,14 +108,14 @@ func (b *planner) narrow(svc *corev1.Service, sp *ServicePort, all []int) []int 
 // hintsOn says whether the version looks at hints of this Service: from 1.31 on always, before that if the
 // annotation turns them on (up to 1.26 with exactly Auto or auto). The older annotation comes first.
 func (b *planner) hintsOn(svc *corev1.Service) bool {
-	if b.release.does(hintsWithoutAnnotation) {
+	if b.does(hintsWithoutAnnotation) {
 		return true
 	}
-	if !b.release.does(zoneHints) {
+	if !b.does(zoneHints) {
 		return false
 	}
 	value, ok := svc.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
-	if !b.release.does(anyHintsAnnotation) {
+	if !b.does(anyHintsAnnotation) {
 		return value == "Auto" || value == "auto"
 	}
 	if !ok {
@@ -145,6 +146,12 @@ func (s *ServicePort) hinted(all []int, hints func(*Endpoint) []string, place st
 		}
 	}
 	return kept
+}
+
+func (s *ServicePort) hasHints(all []int) bool {
+	return slices.ContainsFunc(all, func(i int) bool {
+		return len(s.Endpoints[i].HintZones) > 0 || len(s.Endpoints[i].HintNodes) > 0
+	})
 }
 
 func (s *ServicePort) hasZoneHints(all []int) bool {

@@ -38,7 +38,7 @@ func (b *planner) skip(svc *corev1.Service) (Skipped, bool) {
 	case otherProxy:
 		s.Reason = SkipOtherProxy
 		s.Text = fmt.Sprintf("%s carries the label %s=%s: kube-proxy leaves it to another proxy", key, labelProxyName, svc.Labels[labelProxyName])
-	case headless && !b.release.does(splitSelectors):
+	case headless && !b.does(splitSelectors):
 		s.Reason = SkipHeadlessLabel
 		s.Text = fmt.Sprintf("%s carries the label %s: kube-proxy up to 1.35 does not see it", key, labelHeadless)
 	default:
@@ -153,7 +153,7 @@ func (b *planner) externalAddrs(svc *corev1.Service, fam int) []Frontend {
 		case in.IP == "":
 			b.note(Note{Kind: NoteHostnameOnly, Namespace: svc.Namespace, Service: svc.Name, Evidence: b.evidence(svc),
 				Text: fmt.Sprintf("load balancer %q of %s/%s has a name and no address: kube-proxy programs nothing for it", in.Hostname, svc.Namespace, svc.Name)})
-		case in.IPMode != nil && *in.IPMode == corev1.LoadBalancerIPModeProxy && b.release.does(honoursIPMode):
+		case in.IPMode != nil && *in.IPMode == corev1.LoadBalancerIPModeProxy && b.does(honoursIPMode):
 			b.note(Note{Kind: NoteIPModeProxy, Namespace: svc.Namespace, Service: svc.Name, Endpoint: in.IP, Evidence: b.evidence(svc),
 				Text: fmt.Sprintf("load balancer address %s of %s/%s has ipMode Proxy: connections to it leave the node for the load balancer", in.IP, svc.Namespace, svc.Name)})
 		default:
@@ -182,7 +182,7 @@ func (b *planner) sourceRanges(svc *corev1.Service, fam int) []netip.Prefix {
 			}
 			continue
 		}
-		if p.Bits() == 0 && b.release.does(zeroRangeOpens) {
+		if p.Bits() == 0 && b.does(zeroRangeOpens) {
 			return nil
 		}
 		if !slices.Contains(ranges, p) {
@@ -204,7 +204,7 @@ func (b *planner) internalLocal(svc *corev1.Service) bool {
 	if policy == nil || *policy != corev1.ServiceInternalTrafficPolicyLocal {
 		return false
 	}
-	if b.release.does(internalPolicy) {
+	if b.does(internalPolicy) {
 		return true
 	}
 	b.note(Note{Kind: NoteInternalPolicyIgnored, Namespace: svc.Namespace, Service: svc.Name, Evidence: b.evidence(svc),

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"net/netip"
@@ -57,9 +58,9 @@ func (b *planner) readsSlices() bool {
 	case modeUserspace:
 		return false
 	case modeKernelspace:
-		return b.release.does(readsSlicesOnWindows)
+		return b.does(readsSlicesOnWindows)
 	}
-	return b.release.does(readsSlices)
+	return b.does(readsSlices)
 }
 
 // endpointsReader names the proxies that read Endpoints.
@@ -79,7 +80,7 @@ func (b *planner) readable(slice *discoveryv1.EndpointSlice) bool {
 	_, otherProxy := slice.Labels[labelProxyName]
 	_, headless := slice.Labels[labelHeadless]
 	switch {
-	case otherProxy && !b.release.does(splitSelectors):
+	case otherProxy && !b.does(splitSelectors):
 		n.Kind = NoteSliceHidden
 		n.Text = fmt.Sprintf("EndpointSlice %s/%s carries the label %s: kube-proxy up to 1.35 does not see it", slice.Namespace, slice.Name, labelProxyName)
 	case headless: // on purpose: the controller marks the slices of headless Services
@@ -232,7 +233,7 @@ func (b *planner) sliceEndpoint(slice *discoveryv1.EndpointSlice, j, port int, s
 	switch {
 	case e.NodeName != nil:
 		out.NodeName = *e.NodeName
-	case !b.release.does(nodeNameOnly):
+	case !b.does(nodeNameOnly):
 		out.NodeName = e.DeprecatedTopology[corev1.LabelHostname]
 	}
 	out.Local = b.node.name != "" && out.NodeName == b.node.name
@@ -307,9 +308,9 @@ func (b *planner) add(sp *ServicePort, list *endpointList, ep Endpoint) {
 	have := list.all[i]
 	replaces := ep.Local
 	switch {
-	case b.release.does(notTerminatingWins):
+	case b.does(notTerminatingWins):
 		replaces = !ep.Terminating
-	case !b.release.does(keepsUnready) && have.Ready != ep.Ready:
+	case !b.does(keepsUnready) && have.Ready != ep.Ready:
 		replaces = ep.Ready
 	}
 	if replaces {
@@ -317,7 +318,7 @@ func (b *planner) add(sp *ServicePort, list *endpointList, ep Endpoint) {
 	}
 	if differs := have.Ready != ep.Ready || have.Terminating != ep.Terminating || have.Serving != ep.Serving || have.Local != ep.Local; differs {
 		// Slices come out of a Go map: which copy is read last is chance, unless the rule makes up for it.
-		sp.ByChance = sp.ByChance || !b.release.does(notTerminatingWins) || have.Terminating == ep.Terminating
+		sp.ByChance = sp.ByChance || !b.does(notTerminatingWins) || have.Terminating == ep.Terminating
 	}
 	text := fmt.Sprintf("%s is listed twice for %s, in %s and %s", key, sp.Key(), have.Slice, ep.Slice)
 	if have.Pod != ep.Pod {
@@ -334,13 +335,16 @@ func (b *planner) add(sp *ServicePort, list *endpointList, ep Endpoint) {
 // 10.0.0.10:80 comes before 10.0.0.9:80.
 func (l *endpointList) sorted() []Endpoint {
 	slices.SortFunc(l.all, func(x, y Endpoint) int {
-		return cmp.Compare(x.String(), y.String())
+		var a, b [64]byte // enough but for a zone
+		return bytes.Compare(x.addrPort().AppendTo(a[:0]), y.addrPort().AppendTo(b[:0]))
 	})
 	return l.all
 }
 
 // String is "address:port", with brackets for IPv6.
-func (e Endpoint) String() string { return netip.AddrPortFrom(e.Addr, uint16(e.Port)).String() }
+func (e Endpoint) String() string { return e.addrPort().String() }
+
+func (e Endpoint) addrPort() netip.AddrPort { return netip.AddrPortFrom(e.Addr, uint16(e.Port)) }
 
 func podName(ref *corev1.ObjectReference, namespace string) string {
 	if ref == nil || ref.Kind != "Pod" || ref.Name == "" {

@@ -98,12 +98,18 @@ func (r *run) chain(b base, c *Chain, live []state, stack []*Chain) []leaving {
 	var left []leaving
 	// A packet's addresses and ports do not change inside a chain (translations leave it), and all states
 	// that enter a chain together come from one packet, so one look into the index serves all that agree.
-	for len(live) > 0 {
+	for len(live) > 1 {
 		group, rest := sameDestination(live)
 		left = append(left, r.rules(b, c, group, stack)...)
 		live = rest
 	}
-	return left
+	switch {
+	case len(live) == 0:
+		return left
+	case len(left) == 0:
+		return r.rules(b, c, live, stack)
+	}
+	return append(left, r.rules(b, c, live, stack)...)
 }
 
 // rules runs states that have the same destination through the rules of a chain.
@@ -111,7 +117,7 @@ func (r *run) rules(b base, c *Chain, live []state, stack []*Chain) []leaving {
 	var left []leaving
 	for i := range c.candidates(&live[0].p) {
 		rule := &c.Rules[i]
-		if !rule.matters(b.hook) {
+		if !rule.matters(b.hook) || !rule.concerns(live) {
 			continue
 		}
 		var next []state
@@ -287,6 +293,16 @@ func (r *Rule) matters(h Hook) bool {
 		return false
 	}
 	return true
+}
+
+// concerns is false where the rule's protocol, destination or fragment test leaves all packets out, as most rules do.
+func (r *Rule) concerns(live []state) bool {
+	for i := range live {
+		if p := &live[i].p; r.Proto.Test(p.Proto) && r.Dst.Test(p.Dst) && r.Fragment != OnlyFragments {
+			return true
+		}
+	}
+	return false
 }
 
 // matched is a state for which a rule applies, with the probability of the rule's own random tests.

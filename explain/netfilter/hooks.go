@@ -104,8 +104,9 @@ func (r *run) hook(h Hook, in []state) []state {
 // station runs what is registered at one priority. Packets of the node are routed again behind a chain of type route,
 // which the mangle table's is, and behind the nat hook; chains of type filter do not care for it.
 func (r *run) station(h Hook, st station, s state) []state {
+	several := orders(h, st.posts, post.name, s)
 	var out []state
-	for _, o := range orders(h, st.posts, post.name, s) {
+	for _, o := range several {
 		live := []state{o.state}
 		for _, p := range o.posts {
 			switch {
@@ -127,12 +128,18 @@ func (r *run) station(h Hook, st station, s state) []state {
 				live = r.finish(r.baseChain(p.base, live))
 			}
 		}
+		if len(several) == 1 {
+			return mergeStates(live)
+		}
 		out = append(out, live...)
 	}
 	return mergeStates(out)
 }
 
 func each(in []state, f func(state) []state) []state {
+	if len(in) == 1 {
+		return f(in[0])
+	}
 	var out []state
 	for _, s := range in {
 		out = append(out, f(s)...)

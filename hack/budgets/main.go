@@ -180,7 +180,9 @@ func auditInChild(mode string, services, endpoints int) (whole, objects time.Dur
 func auditAlone(mode string, services, endpoints int) error {
 	rules, lists := rulesOf(mode, services, endpoints), scale.Lists(services, endpoints)
 	var err error
+	debug.FreeOSMemory()
 	objects := cpu(func() { decoded(lists) })
+	debug.FreeOSMemory()
 	whole := cpu(func() { err = audited(rules, lists) })
 	fmt.Println(int64(whole), int64(objects))
 	return err
