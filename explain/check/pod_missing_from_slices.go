@@ -40,6 +40,9 @@ var podMissingFromSlices = Check{
 
 // missingFromSlices are the ready pods that no slice of a Service lists, by name or by address.
 func (n *Node) missingFromSlices(s *service, pods []objects.Pod) []objects.Pod {
+	if len(pods) == 0 {
+		return nil
+	}
 	names, addrs := make(map[string]bool), make(map[netip.Addr]bool)
 	for _, slice := range n.Objects.SlicesOf(s.Namespace, s.Name) {
 		for i := range slice.Endpoints {

@@ -3,7 +3,6 @@ package netfilter
 import (
 	"iter"
 	"net/netip"
-	"sync"
 )
 
 // indexFrom is the number of rules from which a chain is worth an index: kube-proxy's KUBE-SERVICES and
@@ -13,7 +12,6 @@ const indexFrom = 24
 // chainIndex finds the rules that can match a destination, so that a walk through a chain of kube-proxy
 // costs the same with ten Services and with fifty thousand. Every list is ascending.
 type chainIndex struct {
-	once sync.Once
 	// keyed holds rules that name exactly one address, or one protocol and port, or both; the parts that
 	// a rule does not name are zero in its key.
 	keyed map[destination][]int32
@@ -38,12 +36,16 @@ func (c *Chain) candidates(p *Packet) iter.Seq[int] {
 			}
 		}
 	}
-	c.index.once.Do(func() { c.index.build(c.Rules) })
+	x := c.index.Load()
+	if x == nil {
+		x = indexOf(c.Rules)
+		c.index.Store(x)
+	}
 	lists := [4][]int32{
-		c.index.keyed[destination{p.Dst, p.Proto, p.DstPort}],
-		c.index.keyed[destination{addr: p.Dst}],
-		c.index.keyed[destination{proto: p.Proto, port: p.DstPort}],
-		c.index.rest,
+		x.keyed[destination{p.Dst, p.Proto, p.DstPort}],
+		x.keyed[destination{addr: p.Dst}],
+		x.keyed[destination{proto: p.Proto, port: p.DstPort}],
+		x.rest,
 	}
 	return func(yield func(int) bool) {
 		for {
@@ -65,8 +67,8 @@ func (c *Chain) candidates(p *Packet) iter.Seq[int] {
 	}
 }
 
-func (x *chainIndex) build(rules []Rule) {
-	x.keyed = make(map[destination][]int32, len(rules))
+func indexOf(rules []Rule) *chainIndex {
+	x := &chainIndex{keyed: make(map[destination][]int32, len(rules))}
 	for i := range rules {
 		addr, proto, port, hasAddr, hasProto, hasPort := rules[i].ExactDst()
 		var key destination
@@ -82,4 +84,5 @@ func (x *chainIndex) build(rules []Rule) {
 			x.keyed[key] = append(x.keyed[key], int32(i))
 		}
 	}
+	return x
 }

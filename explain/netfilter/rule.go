@@ -3,6 +3,7 @@ package netfilter
 import (
 	"net/netip"
 	"slices"
+	"sync/atomic"
 )
 
 // Family is the address family of a ruleset or packet: 4 or 6, as in IPv4 and IPv6.
@@ -118,7 +119,7 @@ type Chain struct {
 	Line    int // of the declaration; 0 when not declared
 	Rules   []Rule
 
-	index chainIndex // built at the first walk through a long chain
+	index atomic.Pointer[chainIndex] // built at the first walk through a long chain
 }
 
 // Rule is one rule. Address, interface and protocol tests that do not appear have their zero value.

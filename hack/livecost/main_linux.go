@@ -16,7 +16,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -78,7 +77,7 @@ func run(services, endpoints, rounds int, backend, bin string, keep bool, watch 
 		return fmt.Errorf("set up: %w: %s", err, out)
 	}
 	restore := inside("iptables-"+backend+"-restore", "-c")
-	restore.Stdin = bytes.NewReader(asWritten(scale.IPTablesSave(services, endpoints)))
+	restore.Stdin = bytes.NewReader(scale.AsWritten(scale.IPTablesSave(services, endpoints)))
 	if out, err := restore.CombinedOutput(); err != nil {
 		return fmt.Errorf("load the rules: %w: %s", err, out)
 	}
@@ -149,26 +148,6 @@ func median(all []cost) cost {
 	slices.Sort(cpu)
 	slices.Sort(wall)
 	return cost{cpu[len(cpu)/2], wall[len(wall)/2]}
-}
-
-// asWritten makes of a save what kube-proxy would have written: chains in no order, because it goes through a map
-// (in sorted order iptables-nft-save takes eight times as long to print them again). It leaves out the rule that names
-// an accounting object, which iptables-restore does not make.
-func asWritten(save []byte) []byte {
-	var lines, chains [][]byte
-	r := rand.New(rand.NewPCG(1, 2))
-	for line := range bytes.Lines(save) {
-		if bytes.HasPrefix(line, []byte(":KUBE-")) {
-			chains = append(chains, line)
-			continue
-		}
-		r.Shuffle(len(chains), func(i, j int) { chains[i], chains[j] = chains[j], chains[i] })
-		lines, chains = append(lines, chains...), nil
-		if !bytes.Contains(line, []byte("-m nfacct")) {
-			lines = append(lines, line)
-		}
-	}
-	return bytes.Join(lines, nil)
 }
 
 var listKinds = map[string]string{"nodes": "NodeList", "services": "ServiceList", "endpointslices": "EndpointSliceList", "pods": "PodList"}
