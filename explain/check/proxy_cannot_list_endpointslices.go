@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
@@ -34,6 +35,11 @@ var programmed = []string{"*v1.EndpointSlice", "*v1beta1.EndpointSlice", "*v1.En
 const grantProxy = "bind ClusterRole system:node-proxier to kube-proxy and let it list and watch endpointslices.discovery.k8s.io " +
 	"(an API server mends its own roles at start: kubectl get clusterrole system:node-proxier -o yaml; a role of the distribution's own has to be edited)"
 
+// askedAgain is the longest time that kube-proxy takes to ask again for what it was denied: client-go waits for up to
+// 30 seconds, and up to as long again by chance (reflector.go). An API server that starts denies everything until it has
+// made its roles; kube-proxy does not say when it is let in afterwards.
+const askedAgain = 2 * time.Minute
+
 func (n *Node) deniedByLog() (report.Finding, bool) {
 	t := n.trouble(
 		func(e *traits.Event) bool {
@@ -42,7 +48,7 @@ func (n *Node) deniedByLog() (report.Finding, bool) {
 		func(failed, later *traits.Event) bool {
 			return later.Kind == traits.SyncDone || later.Kind == traits.Listed && later.Subject == failed.Subject
 		})
-	if !t.current(n) && (len(t.events) == 0 || n.behind() == nil) {
+	if !t.within(n, askedAgain) && (len(t.events) == 0 || n.behind() == nil) {
 		return report.Finding{}, false
 	}
 	last := t.end()

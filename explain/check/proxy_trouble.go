@@ -56,12 +56,15 @@ const logReach = 10 * time.Minute
 // current tells whether trouble goes on: its last word is recent, or what comes back regularly has had no time to do so
 // again. A log that is silent for longer may have fallen silent because all is well: kube-proxy says nothing of that
 // unless it is told to.
-func (t *trouble) current(n *Node) bool {
+func (t *trouble) current(n *Node) bool { return t.within(n, logReach) }
+
+// within is current for trouble that comes back within the given time as long as it goes on.
+func (t *trouble) within(n *Node, reach time.Duration) bool {
 	if len(t.events) == 0 {
 		return false
 	}
 	age := n.Captured.Sub(t.last)
-	if age <= logReach {
+	if age <= reach {
 		return true
 	}
 	every := t.last.Sub(t.since) / time.Duration(max(len(t.events)-1, 1))

@@ -192,3 +192,37 @@ func marshal(tb testing.TB, obj any) []byte {
 	}
 	return data
 }
+
+// TestOpen plans all Services for both ends of a range of versions, where Compute plans those that depend on it.
+func TestOpen(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	said, spared := 0, 0
+	for range 6000 {
+		in := randomInput(r)
+		if in.Proxy.Version.Minor == 0 || in.Proxy.Mode == "cilium" {
+			continue
+		}
+		in.Proxy.VersionFromRules, in.Proxy.Newest = true, version([]string{"1.24", "1.31", "1.36", ""}[r.IntN(4)])
+		for _, s := range in.Slices {
+			for i := range s.Endpoints {
+				if r.IntN(3) > 0 {
+					s.Endpoints[i].Hints = nil
+				}
+			}
+		}
+		low, high := releases(in.Proxy)
+		plan, open := compute(in, high, low)
+		spared += len(in.Services) - len(open)
+		older, _ := compute(in, low, high)
+		plan.compare(older, in.Services, low, high)
+		plan.sortNotes()
+		got := Compute(in)
+		if !reflect.DeepEqual(got.Notes, plan.Notes) {
+			t.Fatalf("%s to %s, open %d of %d: %+v, want %+v", low, high, len(open), len(in.Services), got.Notes, plan.Notes)
+		}
+		said += kinds(got.Notes)[NoteVersionMatters]
+	}
+	if said < 100 || spared < 100 {
+		t.Errorf("%d notes, %d Services spared: the objects show nothing", said, spared)
+	}
+}
