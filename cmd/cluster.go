@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -140,9 +141,13 @@ type reach struct {
 	api     *collectors.API
 	cluster *plugin.Cluster
 	pods    plugin.Options
-	// objects are those of the whole cluster, read once.
+	// objects are those of the whole cluster, as they were at readAt.
 	objects []snapshot.Evidence
+	readAt  time.Time
+	reading sync.Mutex // held while they are read anew
 	nodes   []*corev1.Node
+	// made counts the pods of this run, which have a number each.
+	made atomic.Int64
 	// at is how many nodes are read at a time.
 	at int
 	// session is the pod of the only node, which is read again where it shows differences.
@@ -205,7 +210,7 @@ func (a *app) reach(ctx context.Context, e *evidence, pick choice) (*reach, erro
 	if r.api == nil {
 		return nil, errors.New("read nodes through the cluster: there is no kubeconfig (name one with --kubeconfig, or run this on the node)")
 	}
-	if r.objects = known; r.objects == nil {
+	if r.objects, r.readAt = known, time.Now(); r.objects == nil {
 		r.objects = collectors.ReadObjects(ctx, r.api)
 	}
 	why, err := r.choose(t, pick)
@@ -334,8 +339,8 @@ func (a *app) printPods(nodes []string, o plugin.Options) error {
 }
 
 // read reads one node once.
-func (r *reach) read(ctx context.Context, number int) nodeEvidence {
-	n := nodeEvidence{node: r.nodes[number].Name}
+func (r *reach) read(ctx context.Context, node *corev1.Node) nodeEvidence {
+	n := nodeEvidence{node: node.Name}
 	if n.err = ctx.Err(); n.err != nil {
 		return n
 	}
@@ -346,15 +351,39 @@ func (r *reach) read(ctx context.Context, number int) nodeEvidence {
 	}
 	defer done()
 	pods := collectors.PodsOf(ctx, r.api, n.node)
-	if n.snapshot, n.err = r.cluster.Run(ctx, r.nodes[number], number, r.pods, pods.Data); n.err == nil {
-		r.complete(n.snapshot, pods)
+	all := r.current(ctx)
+	if n.snapshot, n.err = r.cluster.Run(ctx, node, int(r.made.Add(1))-1, r.pods, pods.Data); n.err == nil {
+		complete(n.snapshot, all, pods)
 	}
 	return n
 }
 
+// objectsAge is how old objects may be when a node is read: a large cluster takes minutes.
+const objectsAge = 30 * time.Second
+
+// current are the objects of the cluster, read anew when they are old. What cannot be read any more stays as it was.
+func (r *reach) current(ctx context.Context) []snapshot.Evidence {
+	r.reading.Lock()
+	defer r.reading.Unlock()
+	if time.Since(r.readAt) > objectsAge {
+		if all := collectors.ReadObjects(ctx, r.api); answersAsMuch(all, r.objects) {
+			r.objects = all
+		}
+		r.readAt = time.Now()
+	}
+	return r.objects
+}
+
+// answersAsMuch tells whether everything that was answered before still is.
+func answersAsMuch(now, before []snapshot.Evidence) bool {
+	return !slices.ContainsFunc(before, func(b snapshot.Evidence) bool {
+		return b.Status.Answers() && !slices.ContainsFunc(now, func(e snapshot.Evidence) bool { return e.File == b.File && e.Status.Answers() })
+	})
+}
+
 // complete puts objects beside what was read of the node.
-func (r *reach) complete(s *snapshot.Snapshot, pods snapshot.Evidence) {
-	s.Evidence = append(append(s.Evidence, r.objects...), pods)
+func complete(s *snapshot.Snapshot, all []snapshot.Evidence, pods snapshot.Evidence) {
+	s.Evidence = append(append(s.Evidence, all...), pods)
 	s.Arrange()
 }
 
@@ -385,39 +414,39 @@ func (r *reach) one(ctx context.Context) (*snapshot.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.complete(s, pods)
+	complete(s, r.objects, pods)
 	return s, nil
 }
 
 // each reads the nodes, several at a time, and hands them out one by one in the order of their names: who is ready
 // early waits, so that the same cluster gives the same document, and no more nodes are held than are read at a time.
-func (r *reach) each(ctx context.Context) iter.Seq[nodeEvidence] {
+func (r *reach) each(ctx context.Context, nodes []*corev1.Node) iter.Seq[nodeEvidence] {
 	return func(yield func(nodeEvidence) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		show := newProgress(r.app, len(r.nodes))
+		show := newProgress(r.app, len(nodes))
 		defer show.end()
-		results := make([]chan nodeEvidence, len(r.nodes))
+		results := make([]chan nodeEvidence, len(nodes))
 		for i := range results {
 			results[i] = make(chan nodeEvidence, 1)
 		}
 		slots := make(chan struct{}, r.at)
 		var running sync.WaitGroup
 		running.Go(func() {
-			for i := range r.nodes {
+			for i := range nodes {
 				select {
 				case slots <- struct{}{}:
 				case <-ctx.Done():
 					return
 				}
 				running.Go(func() {
-					results[i] <- r.read(ctx, i)
-					show.one(r.nodes[i].Name)
+					results[i] <- r.read(ctx, nodes[i])
+					show.one(nodes[i].Name)
 				})
 			}
 		})
 		defer running.Wait()
 		defer cancel()
-		for i := range r.nodes {
+		for i := range nodes {
 			var n nodeEvidence
 			select {
 			case n = <-results[i]:
@@ -430,6 +459,14 @@ func (r *reach) each(ctx context.Context) iter.Seq[nodeEvidence] {
 			<-slots
 		}
 	}
+}
+
+// again reads some of the nodes once more, with objects that are not older.
+func (r *reach) again(ctx context.Context, names []string) iter.Seq[nodeEvidence] {
+	r.reading.Lock()
+	r.readAt = time.Time{}
+	r.reading.Unlock()
+	return r.each(ctx, slices.DeleteFunc(slices.Clone(r.nodes), func(n *corev1.Node) bool { return !slices.Contains(names, n.Name) }))
 }
 
 // progress counts nodes on standard error, for somebody at a terminal who waits for longer than a moment.

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -141,7 +140,7 @@ func onlyOne(many []snapshot.Bundle) error {
 }
 
 // collectNodes writes a bundle for every node into a folder. What one node lacks is no reason to give up the others.
-func (a *app) collectNodes(ctx context.Context, f *collectFlags, key []byte, nodes iter.Seq[nodeEvidence]) error {
+func (a *app) collectNodes(ctx context.Context, f *collectFlags, key []byte, nodes *readings) error {
 	if f.out == "-" {
 		return usage("-o -: several nodes are several bundles: name a folder with -o, or one node with --node")
 	}
@@ -151,7 +150,7 @@ func (a *app) collectNodes(ctx context.Context, f *collectFlags, key []byte, nod
 	now := time.Now().UTC()
 	written := 0
 	var failed, lacking error
-	for n := range nodes {
+	for n := range nodes.all {
 		err := n.err
 		if err == nil {
 			err = a.keep(ctx, f, key, n.snapshot, func(node string) string { return filepath.Join(f.out, bundleName(node, now)) })

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,6 +25,13 @@ type nodeEvidence struct {
 	from     string
 	snapshot *snapshot.Snapshot
 	err      error
+}
+
+// readings are several nodes, read one after the other.
+type readings struct {
+	all iter.Seq[nodeEvidence]
+	// again reads some of them once more, as they are then; nil for evidence that does not change.
+	again func(ctx context.Context, names []string) iter.Seq[nodeEvidence]
 }
 
 // bundles are those that -f names, when they are of several nodes; nil when the evidence is that of one node.
@@ -74,7 +82,7 @@ func (a *app) ofBundles(ctx context.Context, e *evidence, found []snapshot.Bundl
 
 // nodes are the nodes that a question is about, when they are several; nil when it is one, which e.load reads. pick
 // chooses among those of a cluster where nobody names any.
-func (a *app) nodes(ctx context.Context, e *evidence, pick choice) (iter.Seq[nodeEvidence], error) {
+func (a *app) nodes(ctx context.Context, e *evidence, pick choice) (*readings, error) {
 	found, err := e.bundles()
 	if err != nil {
 		return nil, err
@@ -83,7 +91,7 @@ func (a *app) nodes(ctx context.Context, e *evidence, pick choice) (iter.Seq[nod
 		if flag := e.through.asked(); flag != "" {
 			return nil, usage("%s is for reading nodes through the cluster, and with -f nothing is read but files: leave it out", flag)
 		}
-		return a.ofBundles(ctx, e, found), nil
+		return &readings{all: a.ofBundles(ctx, e, found)}, nil
 	}
 	r, err := a.reach(ctx, e, pick)
 	switch {
@@ -93,7 +101,7 @@ func (a *app) nodes(ctx context.Context, e *evidence, pick choice) (iter.Seq[nod
 		e.reach = r
 		return nil, nil
 	}
-	return r.each(ctx), nil
+	return &readings{r.each(ctx, r.nodes), r.again}, nil
 }
 
 // answered is the document of one node: where it says whose it is, and what puts it among the others.
@@ -170,28 +178,63 @@ func noNodes(failed []error) error {
 	return fmt.Errorf("none of %d nodes could be read: %s; and %d more", len(failed), lines[0], len(failed)-1)
 }
 
-// auditNodes audits every node.
-func (a *app) auditNodes(ctx context.Context, nodes iter.Seq[nodeEvidence], o explain.AuditOptions) (*report.Reports, error) {
+// asideMost is how many nodes wait for their second look at a time: so many documents are held at most.
+const asideMost = 32
+
+// auditNodes audits every node. Live nodes that show differences are looked at twice, as in check.
+func (a *app) auditNodes(ctx context.Context, nodes *readings, o explain.AuditOptions) (*report.Reports, error) {
 	var all fleet.Reports
 	o.Memory = &objects.Memory{}
-	err := each(ctx, nodes, func(s *snapshot.Snapshot) (answered, error) {
+	aside := make(map[string]*report.Report)
+	err := each(ctx, nodes.all, func(s *snapshot.Snapshot) (answered, error) {
 		r, err := explain.Audit(s, o)
 		if err != nil {
 			return answered{}, err
 		}
-		return answered{&r.Node, func() { all.Add(r) }}, nil
+		return answered{&r.Node, func() {
+			if nodes.again == nil || !explain.MaySettle(r) {
+				all.Add(r)
+				return
+			}
+			if aside[r.Node] = r; len(aside) == asideMost {
+				lookAgain(ctx, nodes, o, aside, &all)
+			}
+		}}, nil
 	}, all.Unread)
 	if err != nil {
 		return nil, err
 	}
-	return all.List(), nil
+	lookAgain(ctx, nodes, o, aside, &all)
+	return all.List(), ctx.Err()
+}
+
+// lookAgain gives nodes their second look, and empties the list. A node that cannot be read any more has what it showed
+// the first time.
+func lookAgain(ctx context.Context, nodes *readings, o explain.AuditOptions, aside map[string]*report.Report, all *fleet.Reports) {
+	if len(aside) == 0 || wait(ctx) != nil {
+		return
+	}
+	for n := range nodes.again(ctx, slices.Sorted(maps.Keys(aside))) {
+		if n.err != nil {
+			continue
+		}
+		if second, err := explain.Audit(n.snapshot, o); err == nil {
+			second.Node = n.node
+			all.Add(explain.Settled(aside[n.node], second))
+			delete(aside, n.node)
+		}
+	}
+	for _, r := range aside {
+		all.Add(r)
+	}
+	clear(aside)
 }
 
 // traceNodes traces the same Service, or packet, on every node.
-func (a *app) traceNodes(ctx context.Context, nodes iter.Seq[nodeEvidence], o explain.TraceOptions, namespaceSet bool) (*report.TraceList, error) {
+func (a *app) traceNodes(ctx context.Context, nodes *readings, o explain.TraceOptions, namespaceSet bool) (*report.TraceList, error) {
 	var all fleet.Traces
 	o.Memory = &objects.Memory{}
-	err := each(ctx, nodes, func(s *snapshot.Snapshot) (answered, error) {
+	err := each(ctx, nodes.all, func(s *snapshot.Snapshot) (answered, error) {
 		t, err := a.answer(s, o, namespaceSet)
 		if err != nil {
 			return answered{}, err
@@ -205,9 +248,9 @@ func (a *app) traceNodes(ctx context.Context, nodes iter.Seq[nodeEvidence], o ex
 }
 
 // statusNodes says what serves Services on every node.
-func (a *app) statusNodes(ctx context.Context, nodes iter.Seq[nodeEvidence]) (*report.NodeStatusList, error) {
+func (a *app) statusNodes(ctx context.Context, nodes *readings) (*report.NodeStatusList, error) {
 	var all fleet.Statuses
-	err := each(ctx, nodes, func(s *snapshot.Snapshot) (answered, error) {
+	err := each(ctx, nodes.all, func(s *snapshot.Snapshot) (answered, error) {
 		d := explain.Status(s)
 		return answered{&d.Node, func() { all.Add(d) }}, nil
 	}, all.Unread)

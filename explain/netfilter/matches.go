@@ -1,9 +1,6 @@
 package netfilter
 
-import (
-	"slices"
-	"strings"
-)
+import "sync"
 
 // extension is a match extension of iptables: how its matches are written and listed. Each stands in a file of
 // its own.
@@ -87,9 +84,18 @@ var extensions = []extension{
 // newMatch returns an empty match of the named extension. One that is not known is kept as text and leaves
 // the rule undecided.
 func newMatch(a *arena, name string) saved {
-	i, ok := slices.BinarySearchFunc(extensions, name, func(e extension, s string) int { return strings.Compare(e.name, s) })
-	if !ok {
+	e := extensionByName()[name]
+	if e == nil {
 		return &Other{Name: name, Because: "match " + name + " is not evaluated"}
 	}
-	return extensions[i].save(a)
+	return e.save(a)
 }
+
+// extensionByName is asked twice for every rule.
+var extensionByName = sync.OnceValue(func() map[string]*extension {
+	out := make(map[string]*extension, len(extensions))
+	for i := range extensions {
+		out[extensions[i].name] = &extensions[i]
+	}
+	return out
+})

@@ -1,9 +1,6 @@
 package netfilter
 
-import (
-	"slices"
-	"strings"
-)
+import "sync"
 
 // action is a target extension of iptables: how its targets are written and listed.
 type action struct {
@@ -77,9 +74,14 @@ func findAction(name string) *action {
 	if len(name) > longestTarget {
 		return nil
 	}
-	i, ok := slices.BinarySearchFunc(actions, name, func(a action, s string) int { return strings.Compare(a.name, s) })
-	if !ok {
-		return nil
-	}
-	return &actions[i]
+	return actionByName()[name]
 }
+
+// actionByName is asked for every rule.
+var actionByName = sync.OnceValue(func() map[string]*action {
+	out := make(map[string]*action, len(actions))
+	for i := range actions {
+		out[actions[i].name] = &actions[i]
+	}
+	return out
+})
