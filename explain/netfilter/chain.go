@@ -298,11 +298,16 @@ func (r *Rule) matters(h Hook) bool {
 // concerns is false where the rule's protocol, destination or fragment test leaves all packets out, as most rules do.
 func (r *Rule) concerns(live []state) bool {
 	for i := range live {
-		if p := &live[i].p; r.Proto.Test(p.Proto) && r.Dst.Test(p.Dst) && r.Fragment != OnlyFragments {
+		if r.admits(&live[i].p) {
 			return true
 		}
 	}
 	return false
+}
+
+// admits makes the rule's protocol, destination and fragment tests, which never split a packet.
+func (r *Rule) admits(p *Packet) bool {
+	return r.Proto.Test(p.Proto) && r.Dst.Test(p.Dst) && r.Fragment != OnlyFragments
 }
 
 // matched is a state for which a rule applies, with the probability of the rule's own random tests.
@@ -315,7 +320,7 @@ type matched struct {
 // ones together have the state's share, within each choice of assumptions.
 func (r *run) match(hook Hook, rule *Rule, s state) (yes []matched, no []state) {
 	p := &s.p
-	if !rule.Proto.Test(p.Proto) || !rule.Dst.Test(p.Dst) || rule.Fragment == OnlyFragments {
+	if !rule.admits(p) {
 		return nil, []state{s}
 	}
 	if r.OnSource != nil && rule.Src.Prefix.IsValid() && !s.p.SNATed {

@@ -1,7 +1,5 @@
 package netfilter
 
-import "sync"
-
 // extension is a match extension of iptables: how its matches are written and listed. Each stands in a file of
 // its own.
 type extension struct {
@@ -92,10 +90,4 @@ func newMatch(a *arena, name string) saved {
 }
 
 // extensionByName is asked twice for every rule.
-var extensionByName = sync.OnceValue(func() map[string]*extension {
-	out := make(map[string]*extension, len(extensions))
-	for i := range extensions {
-		out[extensions[i].name] = &extensions[i]
-	}
-	return out
-})
+var extensionByName = byName(extensions, func(e *extension) string { return e.name })

@@ -3,6 +3,7 @@ package netfilter
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // named is a row of a table of names.
@@ -18,6 +19,17 @@ func lookUp[T any](table []named[T], name string) (T, bool) {
 		return zero, false
 	}
 	return table[i].value, true
+}
+
+// byName gives a table that is asked for every rule an index, made at the first question.
+func byName[T any](table []T, name func(*T) string) func() map[string]*T {
+	return sync.OnceValue(func() map[string]*T {
+		out := make(map[string]*T, len(table))
+		for i := range table {
+			out[name(&table[i])] = &table[i]
+		}
+		return out
+	})
 }
 
 // protocolNumber knows the protocol names that iptables prints: its own short list (xtables_chain_protos)

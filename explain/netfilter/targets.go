@@ -1,7 +1,5 @@
 package netfilter
 
-import "sync"
-
 // action is a target extension of iptables: how its targets are written and listed.
 type action struct {
 	// name is the target's as in -j NAME. What is not in the index is the name of a chain.
@@ -78,10 +76,4 @@ func findAction(name string) *action {
 }
 
 // actionByName is asked for every rule.
-var actionByName = sync.OnceValue(func() map[string]*action {
-	out := make(map[string]*action, len(actions))
-	for i := range actions {
-		out[actions[i].name] = &actions[i]
-	}
-	return out
-})
+var actionByName = byName(actions, func(a *action) string { return a.name })
