@@ -104,6 +104,9 @@ mount --rbind "$node/cgroup" /sys/fs/cgroup
 umount -l "$node/cgroup"
 mount -t tmpfs tmpfs /run
 mount --bind "$node/log" /var/log
+# The socket for device plugins lies there, whatever --root-dir says, and a second kubelet that listens at it ends.
+mkdir -p /var/lib/kubelet
+mount -t tmpfs tmpfs /var/lib/kubelet
 # Only now: what is unmounted at one place would go at the other too.
 mount --make-rshared /
 containerd --config "$node/containerd.toml" >>"$node/containerd.log" 2>&1 &
