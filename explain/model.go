@@ -140,7 +140,7 @@ func (m *model) privateBridges() []string {
 			continue
 		}
 		for i := range c.Rules {
-			for _, name := range []string{c.Rules[i].In.Name, c.Rules[i].Out.Name} {
+			for _, name := range []string{c.Rules[i].In().Name, c.Rules[i].Out().Name} {
 				if netfilter.PrivateBridge(name) && !slices.Contains(out, name) {
 					out = append(out, name)
 				}

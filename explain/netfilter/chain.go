@@ -347,7 +347,7 @@ func (r *run) match(hook Hook, rule *Rule, s state) (yes []matched, no []state) 
 		}
 		return true
 	}
-	if !take(rule.In.Test(p.In, false)) || !take(rule.Out.Test(p.Out, true)) {
+	if i := rule.Ifaces; i != nil && (!take(i.In.Test(p.In, false)) || !take(i.Out.Test(p.Out, true))) {
 		return nil, []state{s}
 	}
 	for _, m := range rule.Matches {

@@ -77,7 +77,7 @@ func withoutIfaces(t *testing.T, rules []Rule) {
 	t.Helper()
 	for i := range rules {
 		r := &rules[i]
-		r.In, r.Out = IfaceMatch{}, IfaceMatch{}
+		r.Ifaces = nil
 		r.Matches = slices.DeleteFunc(slices.Clone(r.Matches), func(m Match) bool {
 			_, hidden := m.(*HiddenIfaces)
 			return hidden

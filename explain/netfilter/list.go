@@ -334,7 +334,9 @@ func (r *listReader) fill(rule *Rule, line string, c rowColumns) (why string) {
 		rule.Packets, _ = parseCount(c.pkts)
 		rule.Bytes, _ = parseCount(c.bytes)
 		rule.HasCounters = true
-		rule.In, rule.Out = listedIface(c.in), listedIface(c.out)
+		if i := (Ifaces{In: listedIface(c.in), Out: listedIface(c.out)}); i != (Ifaces{}) {
+			rule.Ifaces = &i
+		}
 	} else {
 		f.keep = append(f.keep, &HiddenIfaces{File: r.file})
 	}

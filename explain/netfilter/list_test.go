@@ -37,7 +37,7 @@ func TestListRows(t *testing.T) {
 			"-v", "Chain X (1 references)\n pkts bytes target     prot opt in     out     source               destination\n" +
 				" 1234   12K KUBE-A     tcp  --  eth0   !cni0   10.0.0.0/8          !10.96.0.1            tcp dpt:80\n",
 			Rule{
-				Src: prefix("10.0.0.0/8"), Dst: prefix("!10.96.0.1/32"), In: IfaceMatch{Name: "eth0"}, Out: IfaceMatch{Name: "cni0", Not: true}, Proto: tcp,
+				Src: prefix("10.0.0.0/8"), Dst: prefix("!10.96.0.1/32"), Ifaces: &Ifaces{In: IfaceMatch{Name: "eth0"}, Out: IfaceMatch{Name: "cni0", Not: true}}, Proto: tcp,
 				Matches: []Match{http}, Target: Jump{Chain: "KUBE-A"}, Packets: 1234, Bytes: 12000, HasCounters: true,
 			}, nil,
 		},

@@ -14,7 +14,7 @@ func (r *Rule) AlwaysNew() bool {
 func (r *Rule) headless() bool {
 	anyIface := func(m IfaceMatch) bool { return m.Name == "" || m.Name == "+" && !m.Not }
 	return !r.Src.Prefix.IsValid() && !r.Dst.Prefix.IsValid() && !r.Proto.Set && r.Fragment == AnyFragment &&
-		anyIface(r.In) && anyIface(r.Out)
+		anyIface(r.In()) && anyIface(r.Out())
 }
 
 func (r *Rule) everyMatch(test func(Match) bool) bool {

@@ -125,10 +125,12 @@ type Chain struct {
 // Rule is one rule. Address, interface and protocol tests that do not appear have their zero value.
 type Rule struct {
 	Src, Dst AddrMatch
-	In, Out  IfaceMatch
+	Ifaces   *Ifaces // nil for a rule that tests none, as most: a node has very many rules, and each is as small as can be
 	Proto    ProtoMatch
 	// Fragment is -f (true) or ! -f; rare, and IPv4 only.
 	Fragment FragmentMatch
+	// HasCounters is false where the capture shows no Packets and Bytes.
+	HasCounters bool
 	// Matches are the remaining tests in the order the kernel runs them. A rule applies when all do.
 	Matches []Match
 	// Target is what happens then; nil for a rule without target (it only counts).
@@ -138,9 +140,27 @@ type Rule struct {
 	// Text is the rule as the capture prints it, without counters.
 	Text string
 	Line int // 1-based line of the capture
-	// Packets and Bytes are the counters; HasCounters is false where the capture shows none.
+	// Packets and Bytes are the counters.
 	Packets, Bytes uint64
-	HasCounters    bool
+}
+
+// Ifaces are the tests -i and -o of a rule.
+type Ifaces struct{ In, Out IfaceMatch }
+
+// In is the test of the interface that the packet came in by.
+func (r *Rule) In() IfaceMatch {
+	if r.Ifaces == nil {
+		return IfaceMatch{}
+	}
+	return r.Ifaces.In
+}
+
+// Out is the test of the interface that the packet goes out by.
+func (r *Rule) Out() IfaceMatch {
+	if r.Ifaces == nil {
+		return IfaceMatch{}
+	}
+	return r.Ifaces.Out
 }
 
 // AddrMatch is -s or -d: an address prefix, perhaps negated. A prefix that is not valid tests nothing.

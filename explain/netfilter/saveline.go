@@ -101,9 +101,9 @@ func (p *ruleReader) word(w string, not bool, r *Rule) {
 	case "-d", "--destination", "--dst":
 		p.address(o, &r.Dst, true)
 	case "-i", "--in-interface":
-		o.iface(&r.In)
+		o.iface(&r.ifaces().In)
 	case "-o", "--out-interface":
-		o.iface(&r.Out)
+		o.iface(&r.ifaces().Out)
 	case "-p", "--protocol":
 		p.protocol(o, r)
 	case "-f", "--fragments":
@@ -128,6 +128,13 @@ func (p *ruleReader) word(w string, not bool, r *Rule) {
 	}
 }
 
+func (r *Rule) ifaces() *Ifaces {
+	if r.Ifaces == nil {
+		r.Ifaces = new(Ifaces)
+	}
+	return r.Ifaces
+}
+
 // iface takes an interface. "+" alone is every interface, which tests nothing.
 func (o *option) iface(into *IfaceMatch) {
 	*into = IfaceMatch{Name: o.value()}
@@ -145,8 +152,7 @@ func (p *ruleReader) address(o *option, m *AddrMatch, dst bool) {
 		return
 	case odd.Addr.IsValid():
 		p.count(odd.Addr.Is4())
-		odd.Dst, odd.Not = dst, o.not
-		p.open = append(p.open, opened{&odd, ""})
+		p.open = append(p.open, opened{&MaskedAddr{Addr: odd.Addr, Mask: odd.Mask, Dst: dst, Not: o.not}, ""})
 		return
 	}
 	p.count(prefix.Addr().Is4())
@@ -365,6 +371,9 @@ func (p *ruleReader) finish(r *Rule) {
 			unreadable = true
 		}
 		keep = append(keep, m.saved)
+	}
+	if r.Ifaces != nil && *r.Ifaces == (Ifaces{}) { // "-i +"
+		r.Ifaces = nil
 	}
 	r.Target = p.plain
 	if p.target != nil {

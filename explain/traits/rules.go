@@ -309,15 +309,15 @@ func masqueradesClusterTraffic(rs *netfilter.Ruleset, r *netfilter.Rule) bool {
 // detectorTests returns the source tests of a rule that the local detector makes.
 func detectorTests(rs *netfilter.Ruleset, r *netfilter.Rule) (netfilter.AddrMatch, netfilter.IfaceMatch, bool) {
 	if masqueradesClusterTraffic(rs, r) {
-		if r.Src.Prefix.IsValid() && !r.Src.Not || r.In.Name != "" && !r.In.Not {
+		if r.Src.Prefix.IsValid() && !r.Src.Not || r.In().Name != "" && !r.In().Not {
 			return netfilter.AddrMatch{}, netfilter.IfaceMatch{}, false
 		}
-		return r.Src, r.In, true
+		return r.Src, r.In(), true
 	}
 	forPods := strings.HasPrefix(r.Comment, "pod traffic for ") || // KUBE-EXT, 1.24+
 		strings.HasPrefix(r.Comment, "Redirect pods trying to reach external loadbalancer VIP") // KUBE-XLB
-	if forPods && !r.Src.Not && !r.In.Not && (r.Src.Prefix.IsValid() || r.In.Name != "") {
-		return r.Src, r.In, true
+	if forPods && !r.Src.Not && !r.In().Not && (r.Src.Prefix.IsValid() || r.In().Name != "") {
+		return r.Src, r.In(), true
 	}
 	return netfilter.AddrMatch{}, netfilter.IfaceMatch{}, false
 }

@@ -141,7 +141,7 @@ func (c *coverage) seen(rs *netfilter.Ruleset, shots []shot, obs []*observation,
 
 // alone tells whether a rule tests nothing but its match and the protocol that goes with it.
 func alone(r *netfilter.Rule) bool {
-	return !r.Src.Prefix.IsValid() && !r.Dst.Prefix.IsValid() && r.In.Name == "" && r.Out.Name == "" && !r.Proto.Not && r.Fragment == netfilter.AnyFragment
+	return !r.Src.Prefix.IsValid() && !r.Dst.Prefix.IsValid() && r.In().Name == "" && r.Out().Name == "" && !r.Proto.Not && r.Fragment == netfilter.AnyFragment
 }
 
 // words are the names of a rule's matches and of its target; the target of a jump is "jump" or "goto".
