@@ -93,8 +93,13 @@ func (g Guest) Boot(ctx context.Context, script string) (output string, err erro
 	if err := g.prepare(dir, script); err != nil {
 		return "", fmt.Errorf("prepare a guest: %w", err)
 	}
-	c := exec.CommandContext(ctx, program, fmt.Sprintf("mem=%dM", cmp.Or(g.Memory, 1024)), "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
-		"init="+dir+"/init", "uml_dir="+dir, "con=null", "con0=fd:0,fd:1")
+	argv := []string{program, fmt.Sprintf("mem=%dM", cmp.Or(g.Memory, 1024)), "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
+		"init=" + dir + "/init", "uml_dir=" + dir, "con=null", "con0=fd:0,fd:1"}
+	if cpu, release, ok := oneCPU(); ok {
+		defer release()
+		argv = append([]string{"taskset", "-c", cpu}, argv...)
+	}
+	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	c.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
 	var console bytes.Buffer
 	c.Stdout, c.Stderr = &console, &console
