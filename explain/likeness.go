@@ -22,6 +22,8 @@ import (
 //   - their own rules are the same but for names and addresses (dataplane.Shapes), and
 //   - no other rule, route or address of the node tells their frontends or endpoints apart (netfilter.Division).
 //
+// In which order the node keeps the endpoints of a port makes no difference (dataplane.Numbering).
+//
 // Whatever cannot be put so makes a port like no other, and it is walked.
 type likeness struct {
 	model    *model
@@ -31,6 +33,8 @@ type likeness struct {
 	// never is true where some rule looks at addresses in a way that cuts cannot express.
 	never bool
 	key   []byte
+	// serves has, for each endpoint, in which of the lists of a service port it is, as bits.
+	serves []byte
 	// known is what the walk of one port says of all of its kind.
 	known map[string]kind
 }
@@ -134,12 +138,6 @@ func (l *likeness) of(sp *intent.ServicePort) (kind []byte, ok bool) {
 	b = append(b, byte(sp.Family), flag(sp.InternalLocal), flag(sp.ExternalLocal), flag(sp.NodePort != 0), flag(sp.TopologyNote != ""))
 	b = append(b, sp.Protocol...)
 	b = binary.AppendVarint(b, int64(sp.AffinitySeconds))
-	for _, list := range [][]int{sp.Cluster, sp.Local, sp.Usable} {
-		b = binary.AppendVarint(b, int64(len(list)))
-		for _, i := range list {
-			b = binary.AppendVarint(b, int64(i))
-		}
-	}
 	for _, f := range sp.Frontends {
 		if l.model.contested(f, dataplane.ProtocolNumber(sp.FrontendProtocol(f))) {
 			return nil, false
@@ -148,18 +146,44 @@ func (l *likeness) of(sp *intent.ServicePort) (kind []byte, ok bool) {
 		b = append(b, flag(f.OnNode))
 		b = l.place(b, f.Addr, f.Port)
 	}
-	for i := range sp.Endpoints {
-		e := &sp.Endpoints[i]
-		b = append(b, flag(e.Ready), flag(e.Serving), flag(e.Terminating), flag(e.Local), flag(l.model.isLocalPod(e.Addr)), flag(l.model.pod(e.Addr) != nil))
-		b = l.place(b, e.Addr, e.Port)
+	if b, ok = l.shapes.Of(b, sp); !ok {
+		return nil, false
 	}
 	if l.servers != nil {
-		if b, ok = l.servers.of(b, sp); !ok {
+		if b, ok = l.servers.of(b, sp, &l.shapes.Endpoints); !ok {
 			return nil, false
 		}
 	}
-	l.key, ok = l.shapes.Of(b, sp)
-	return l.key, ok
+	l.key = l.endpoints(b, sp)
+	return l.key, true
+}
+
+// endpoints says of each what the objects and the node say of it, in the order of their numbers.
+func (l *likeness) endpoints(b []byte, sp *intent.ServicePort) []byte {
+	if cap(l.serves) < len(sp.Endpoints) {
+		l.serves = make([]byte, len(sp.Endpoints))
+	}
+	serves := l.serves[:len(sp.Endpoints)]
+	clear(serves)
+	for bit, list := range [][]int{sp.Cluster, sp.Local, sp.Usable} {
+		for _, i := range list {
+			serves[i] |= 1 << bit
+		}
+	}
+	numbers := &l.shapes.Endpoints
+	b = binary.AppendVarint(b, int64(len(sp.Endpoints)))
+	for _, i := range numbers.All() {
+		e := &sp.Endpoints[i]
+		b = append(b, serves[i], flag(e.Ready), flag(e.Serving), flag(e.Terminating), flag(e.Local), flag(l.model.isLocalPod(e.Addr)), flag(l.model.pod(e.Addr) != nil))
+		b = l.place(b, e.Addr, e.Port)
+		// Endpoints of one address stand in a row: rules that name only the address mean all of them.
+		same := -1
+		if i > 0 && sp.Endpoints[i-1].Addr == e.Addr {
+			same = numbers.Number(i - 1)
+		}
+		b = binary.AppendVarint(b, int64(same))
+	}
+	return b
 }
 
 // place is where an address and port lie in the division.

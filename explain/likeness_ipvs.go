@@ -92,7 +92,7 @@ func (l *serverLikeness) add(s *ipset.Set, bit uint64) {
 }
 
 // of appends what tells a service port from others. ok is false for one that is like no other.
-func (l *serverLikeness) of(b []byte, sp *intent.ServicePort) (out []byte, ok bool) {
+func (l *serverLikeness) of(b []byte, sp *intent.ServicePort, numbers *dataplane.Numbering) (out []byte, ok bool) {
 	for _, f := range sp.Frontends {
 		at := netip.AddrPortFrom(f.Addr, uint16(f.Port))
 		if l.connected[at] {
@@ -100,11 +100,11 @@ func (l *serverLikeness) of(b []byte, sp *intent.ServicePort) (out []byte, ok bo
 		}
 		proto := dataplane.ProtocolNumber(sp.FrontendProtocol(f))
 		b = l.sets(b, at, proto)
-		if b, ok = l.server(b, sp, at, proto); !ok {
+		if b, ok = l.server(b, sp, at, proto, numbers); !ok {
 			return b, false
 		}
 	}
-	for i := range sp.Endpoints {
+	for _, i := range numbers.All() {
 		e := &sp.Endpoints[i]
 		b = l.sets(b, netip.AddrPortFrom(e.Addr, uint16(e.Port)), dataplane.ProtocolNumber(sp.Protocol))
 	}
@@ -123,8 +123,8 @@ func (l *serverLikeness) sets(b []byte, at netip.AddrPort, proto uint8) []byte {
 // unprivileged is where ports of FTP data begin; a virtual server for them makes a port like no other anyway.
 const unprivileged = 1024
 
-// server is the virtual server of a frontend, with its real servers by their place among the endpoints.
-func (l *serverLikeness) server(b []byte, sp *intent.ServicePort, at netip.AddrPort, proto uint8) ([]byte, bool) {
+// server is the virtual server of a frontend, with its real servers by the numbers of their endpoints.
+func (l *serverLikeness) server(b []byte, sp *intent.ServicePort, at netip.AddrPort, proto uint8, numbers *dataplane.Numbering) ([]byte, bool) {
 	s := l.table.Find(sp.Family, 0, proto, at.Addr(), at.Port(), unprivileged)
 	if s == nil {
 		return append(b, 0), true
@@ -142,7 +142,7 @@ func (l *serverLikeness) server(b []byte, sp *intent.ServicePort, at netip.AddrP
 		if which < 0 || d.Method != ipvs.Masq || d.Tunnel != "" || d.Upper != 0 || d.HasWeight && d.Weight == 0 {
 			return b, false // none that kube-proxy keeps in use
 		}
-		b = fmt.Appendf(b, " %d %d %t", which, d.Weight, d.HasWeight)
+		b = fmt.Appendf(b, " %d %d %t", numbers.Number(which), d.Weight, d.HasWeight)
 		if s.Scheduler != "rr" && s.Scheduler != "wrr" {
 			b = fmt.Appendf(b, " %d %d", d.ActiveConns, d.InactConns) // others look at connections
 		}

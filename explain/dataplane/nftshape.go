@@ -72,10 +72,11 @@ type nftWriter struct {
 	// backend is the endpoint that was named last, whose port may follow.
 	backend int
 	strange bool
+	numbers *Numbering
 }
 
 // of appends the shape of a service port. ok is false for a port that is like no other.
-func (s *nftShapes) of(out []byte, sp *intent.ServicePort) (shape []byte, ok bool) {
+func (s *nftShapes) of(out []byte, sp *intent.ServicePort, numbers *Numbering) (shape []byte, ok bool) {
 	if len(s.tables) == 0 {
 		return out, true
 	}
@@ -89,7 +90,7 @@ func (s *nftShapes) of(out []byte, sp *intent.ServicePort) (shape []byte, ok boo
 		if int(ft.family) != sp.Family {
 			continue
 		}
-		w := nftWriter{table: ft.table, port: sp, out: append(out, '\n', 'N')}
+		w := nftWriter{table: ft.table, port: sp, out: append(out, '\n', 'N'), numbers: numbers}
 		nodePort := false
 		for _, f := range sp.Frontends {
 			if f.Kind == intent.NodePort && nodePort {
@@ -98,7 +99,7 @@ func (s *nftShapes) of(out []byte, sp *intent.ServicePort) (shape []byte, ok boo
 			nodePort = nodePort || f.Kind == intent.NodePort
 			w.frontend(f, proto)
 		}
-		for i := range sp.Endpoints {
+		for _, i := range numbers.All() {
 			w.hairpin(i, proto)
 		}
 		if w.strange {
@@ -211,11 +212,11 @@ func (w *nftWriter) word(word string, f intent.Frontend) {
 		e := &w.port.Endpoints[i]
 		switch bare {
 		case e.String():
-			w.out = append(append(w.out, 'E'), strconv.Itoa(i)...)
+			w.out = append(append(w.out, 'E'), strconv.Itoa(w.numbers.Number(i))...)
 			return
 		case e.Addr.String():
 			w.backend = i + 1
-			w.out = append(append(w.out, 'E'), strconv.Itoa(i)...)
+			w.out = append(append(w.out, 'E'), strconv.Itoa(w.numbers.Number(i))...)
 			return
 		}
 	}

@@ -40,6 +40,8 @@ type Shapes struct {
 	out    []byte
 	chains []string
 	backs  []backendText
+	// Endpoints are the numbers by which the shape that was made last names endpoints.
+	Endpoints Numbering
 }
 
 type sharedChain struct {
@@ -100,6 +102,7 @@ func (s *Shapes) share(rs *netfilter.Ruleset, t *netfilter.Table, c *netfilter.C
 // others: one of its backends is itself named by rules.
 func (s *Shapes) Of(out []byte, sp *intent.ServicePort) (shape []byte, ok bool) {
 	s.port, s.out, s.chains, s.backs = sp, out, s.chains[:0], s.backs[:0]
+	s.Endpoints.reset(len(sp.Endpoints))
 	proto := ProtocolNumber(sp.Protocol)
 	for i := range sp.Endpoints {
 		e := &sp.Endpoints[i]
@@ -120,7 +123,7 @@ func (s *Shapes) Of(out []byte, sp *intent.ServicePort) (shape []byte, ok bool) 
 		}
 		s.frontend(f, p)
 	}
-	return s.nft.of(s.out, sp)
+	return s.nft.of(s.out, sp, &s.Endpoints)
 }
 
 // frontend writes the rules of all shared chains that packets to a frontend may meet.
@@ -229,7 +232,7 @@ func (s *Shapes) address(word, frontend string) string {
 	}
 	for i := range s.backs {
 		if s.backs[i].addr == host {
-			return endpointWords[min(i, len(endpointWords)-1)]
+			return endpointWords[min(s.Endpoints.Number(i), len(endpointWords)-1)]
 		}
 	}
 	return word
@@ -238,9 +241,13 @@ func (s *Shapes) address(word, frontend string) string {
 // backend is which of the port's endpoints a destination is, or itself.
 func (s *Shapes) backend(word string) string {
 	for i := range s.backs {
-		if s.backs[i].both == word && i < len(endpointWords)-1 {
-			return endpointWords[i]
+		if s.backs[i].both != word {
+			continue
 		}
+		if n := s.Endpoints.Number(i); n < len(endpointWords)-1 {
+			return endpointWords[n]
+		}
+		break
 	}
 	return word
 }

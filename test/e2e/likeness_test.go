@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,6 +62,26 @@ func TestLikenessOfChanges(t *testing.T) {
 			Format: snapshot.IPTablesSave, Family: 4, Backend: "nft", File: "iptables-save.txt", Status: snapshot.OK, Data: []byte(strings.Join(changed, "")),
 		}}, objects...)}
 		sameByItself(t, fmt.Sprintf("change %d (%s)", n, what), s)
+	}
+}
+
+// TestLikenessOfOrders compares on nodes that keep the endpoints of each Service in an order of their own, with one random
+// change at a time.
+func TestLikenessOfOrders(t *testing.T) {
+	const services, endpoints, changes = 24, 3, 30
+	r := rand.New(rand.NewPCG(13, 20261129))
+	fleet := scale.NewFleet(services, endpoints)
+	for n := range changes {
+		node, files := fleet.Node(n)
+		changed, what := change(r, strings.SplitAfter(string(files["iptables-nft-save.txt"]), "\n"))
+		files["iptables-nft-save.txt"] = []byte(strings.Join(changed, ""))
+		dir := t.TempDir()
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sameByItself(t, fmt.Sprintf("change %d (%s)", n, what), load(t, node, dir))
 	}
 }
 
@@ -123,6 +144,9 @@ func TestLikenessOfServers(t *testing.T) {
 	found := 0
 	for n := range changes {
 		evidence := scale.IPVS(services, endpoints)
+		if n%2 == 1 {
+			shuffleServers(r, evidence)
+		}
 		what := changeServers(r, evidence)
 		s := &snapshot.Snapshot{Node: "node-1", Evidence: append(slices.Clone(objects), evidence...)}
 		sameByItself(t, fmt.Sprintf("change %d (%s)", n, what), s)
@@ -140,6 +164,25 @@ func TestLikenessOfServers(t *testing.T) {
 	if found < changes/3 {
 		t.Errorf("only %d of %d changes have a finding: nothing to compare", found, changes)
 	}
+}
+
+// shuffleServers puts the real servers of every virtual server into a random order.
+func shuffleServers(r *rand.Rand, evidence []snapshot.Evidence) {
+	e := &evidence[slices.IndexFunc(evidence, func(e snapshot.Evidence) bool { return e.Format == snapshot.IPVSSave })]
+	lines := strings.SplitAfter(string(e.Data), "\n")
+	for i := 0; i < len(lines); {
+		if !strings.HasPrefix(lines[i], "-a ") {
+			i++
+			continue
+		}
+		end := i
+		for end < len(lines) && strings.HasPrefix(lines[end], "-a ") {
+			end++
+		}
+		r.Shuffle(end-i, func(a, b int) { lines[i+a], lines[i+b] = lines[i+b], lines[i+a] })
+		i = end
+	}
+	e.Data = []byte(strings.Join(lines, ""))
 }
 
 // changeServers makes one random change.
