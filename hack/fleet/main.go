@@ -2,7 +2,7 @@
 // process, as `svcnet audit -f FOLDER` does it; another process decompresses and parses the same bundles and does nothing
 // else. It prints the CPU time of both for each node, their ratio, and the peak memory of the audit.
 //
-//	go run ./hack/fleet [-nodes 10] [-services 10000] [-endpoints 5] [-dir FOLDER] [-svcnet PROGRAM]
+//	go run ./hack/fleet [-nodes 10] [-compare 50] [-services 10000] [-endpoints 5] [-dir FOLDER] [-svcnet PROGRAM]
 //
 // A bundle of 10,000 Services takes about 8 MB. With -dir bundles that are there already are used again, and kept.
 package main
@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
@@ -28,15 +29,16 @@ func main() {
 	nodes := flag.Int("nodes", 10, "number of nodes")
 	services := flag.Int("services", 10000, "number of Services")
 	endpoints := flag.Int("endpoints", 5, "endpoints of each")
+	compare := flag.Int("compare", 50, "how many of the bundles the other process decompresses and parses, at most")
 	dir := flag.String("dir", "", "folder for the bundles; empty: one that is removed")
 	program := flag.String("svcnet", "", "the program; empty: it is built")
 	child := flag.Bool("parse", false, "only decompress and parse the bundles of -dir: what this program starts itself for")
 	flag.Parse()
 	var err error
 	if *child {
-		err = parse(*dir)
+		err = parse(*dir, *compare)
 	} else {
-		err = run(*dir, *program, *nodes, *services, *endpoints)
+		err = run(*dir, *program, *nodes, *compare, *services, *endpoints)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fleet:", err)
@@ -44,7 +46,8 @@ func main() {
 	}
 }
 
-func run(dir, program string, nodes, services, endpoints int) error {
+func run(dir, program string, nodes, compare, services, endpoints int) error {
+	compare = min(compare, nodes)
 	if program == "" {
 		temp, err := os.MkdirTemp("", "svcnet-fleet")
 		if err != nil {
@@ -84,7 +87,7 @@ func run(dir, program string, nodes, services, endpoints int) error {
 	if err != nil {
 		return err
 	}
-	parsed, err := ran(io.Discard, self, "-parse", "-dir", dir)
+	parsed, err := ran(io.Discard, self, "-parse", "-dir", dir, "-compare", strconv.Itoa(compare))
 	if err != nil {
 		return err
 	}
@@ -102,10 +105,12 @@ func run(dir, program string, nodes, services, endpoints int) error {
 	if err != nil {
 		return err
 	}
-	each := func(p *os.ProcessState) time.Duration { return (p.UserTime() + p.SystemTime()) / time.Duration(nodes) }
-	fmt.Printf("decompress and parse: %v of CPU a node\n", each(parsed).Round(time.Millisecond))
+	each := func(p *os.ProcessState, nodes int) time.Duration {
+		return (p.UserTime() + p.SystemTime()) / time.Duration(nodes)
+	}
+	fmt.Printf("decompress and parse: %v of CPU a node\n", each(parsed, compare).Round(time.Millisecond))
 	fmt.Printf("audit:                %v of CPU a node, %.2f ×, peak memory %d MiB\n",
-		each(audited).Round(time.Millisecond), float64(each(audited))/float64(each(parsed)), peak(audited)>>20)
+		each(audited, nodes).Round(time.Millisecond), float64(each(audited, nodes))/float64(each(parsed, compare)), peak(audited)>>20)
 	fmt.Printf("kinds of nodes:       %d (1 is right: all do the same)\n", kinds)
 	return nil
 }
@@ -160,10 +165,10 @@ func ran(out io.Writer, program string, args ...string) (*os.ProcessState, error
 	return c.ProcessState, err
 }
 
-// parse decompresses and parses every bundle below dir, and drops it.
-func parse(dir string) error {
+// parse decompresses and parses bundles below dir, and drops each before the next.
+func parse(dir string, most int) error {
 	found, _ := snapshot.Bundles([]string{dir})
-	for _, b := range found {
+	for _, b := range found[:min(most, len(found))] {
 		s, err := snapshot.Load([]string{b.Path}, nil)
 		if err != nil {
 			return err

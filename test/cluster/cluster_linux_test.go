@@ -436,7 +436,11 @@ func (c *cluster) kubectl() {
 	if help := run("kubectl", "svcnet", "trace", "--help"); !strings.Contains(help, "kubectl svcnet trace svc/web") {
 		t.Errorf("help names another program:\n%s", help)
 	}
-	if out := run(c.program, "__complete", "trace", "--via", "node"); !strings.Contains(out, "nodeport") {
-		t.Errorf("completion: %s", out)
+	run(c.program, "completion", "--install-kubectl")
+	for _, words := range [][]string{{"trace", "--via", "node"}, {"aud"}, {"explain", "service-without-"}} {
+		want := map[string]string{"trace": "nodeport", "aud": "audit", "explain": "service-without-endpoints"}[words[0]]
+		if out := run(append([]string{"kubectl", "__complete", "svcnet"}, words...)...); !strings.Contains(out, want) {
+			t.Errorf("kubectl completes %q as %s", words, out)
+		}
 	}
 }
