@@ -69,6 +69,19 @@ func TestTroubleshoot(t *testing.T) {
 	if !slices.Contains(c.Args, "-o=json") || !set.PodSpec.HostNetwork || !strings.HasPrefix(c.Image, "ghcr.io/svcnet/svcnet:") {
 		t.Errorf("%s %v, host network %v", c.Image, c.Args, set.PodSpec.HostNetwork)
 	}
+	// It reads a node as the pods of the daemonset do, and may no more and no less.
+	pod := readDaemonset(t).set.Spec.Template.Spec
+	if diff := cmp.Diff(pod.Containers[0].SecurityContext, c.SecurityContext); diff != "" {
+		t.Errorf("security context (-daemonset +troubleshoot):\n%s", diff)
+	}
+	if diff := cmp.Diff(pod.Volumes, set.PodSpec.Volumes) + cmp.Diff(pod.Containers[0].VolumeMounts, c.VolumeMounts); diff != "" {
+		t.Errorf("volumes (-daemonset +troubleshoot):\n%s", diff)
+	}
+	for _, arg := range []string{"--node=$(NODE_NAME)", "--root=" + c.VolumeMounts[0].MountPath} {
+		if !slices.Contains(c.Args, arg) {
+			t.Errorf("no %s in %v", arg, c.Args)
+		}
+	}
 	// Its account is the one that may read.
 	var account corev1.ServiceAccount
 	var role rbacv1.ClusterRole
@@ -213,6 +226,13 @@ const program = `#!/bin/sh
 echo "$@" >>"$CALLS"
 case " $SVCNET_FAIL " in
 *" $1 "*) echo "error: $1 did not work" >&2; exit 1 ;;
+*" all-nodes "*) case "$*" in *--all-nodes*) echo "error: no pods can be made" >&2; exit 1 ;; esac ;;
+esac
+case "$*" in collect*--all-nodes*)
+	for folder; do :; done
+	echo bundle >"$folder/svcnet-node-1.tar.gz"
+	echo "error: 1 of 2 nodes was not read" >&2
+	exit 4 ;;
 esac
 echo "answer of $1"
 case $1 in audit) exit 3 ;; esac
@@ -224,9 +244,10 @@ func TestMustGather(t *testing.T) {
 		code       int
 		files      []string
 	}{
-		{"all is well", "", 0, []string{"bundle.tar.gz", "report.json", "report.txt", "status.json", "status.txt", "version"}},
-		{"a part fails", "status", 0, []string{"bundle.tar.gz", "report.json", "report.txt", "status.json.stderr", "status.txt.stderr", "version"}},
-		{"nothing can be read", "collect", 1, []string{"bundle.tar.gz.stderr", "version"}},
+		{"nodes are read", "", 0, []string{"nodes", "nodes.txt.stderr", "report.json", "report.txt", "status.json", "status.txt", "version"}},
+		{"no pods", "all-nodes", 0, []string{"bundle.tar.gz", "nodes.txt.stderr", "report.json", "report.txt", "status.json", "status.txt", "version"}},
+		{"a part fails", "status", 0, []string{"nodes", "nodes.txt.stderr", "report.json", "report.txt", "status.json.stderr", "status.txt.stderr", "version"}},
+		{"nothing can be read", "collect", 1, []string{"bundle.tar.gz.stderr", "nodes.txt.stderr", "version"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
