@@ -198,6 +198,7 @@ func TestCluster(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) { c.at(t).questions(append(way, patience)) })
 	}
+	t.Run("must-gather", func(t *testing.T) { c.at(t).gather() })
 	t.Run("damage", func(t *testing.T) { c.at(t).damage() })
 	t.Run("busy", func(t *testing.T) { c.at(t).busy() })
 	t.Run("interrupted", func(t *testing.T) { c.at(t).interrupted() })
@@ -375,6 +376,35 @@ func (c *cluster) restart() {
 	var audit report.Reports
 	if err := json.NewDecoder(said).Decode(&audit); err != nil || len(audit.Items) != 3 || len(audit.Unread) != 0 {
 		t.Errorf("%v: %d nodes, not read %v", err, len(audit.Items), audit.Unread)
+	}
+	c.noPods()
+}
+
+// gather runs what the image for must-gather runs, as a pod does that may make pods.
+func (c *cluster) gather() {
+	t := c.t
+	dir := t.TempDir()
+	cmd := c.command(t.Context(), dir)
+	script, err := filepath.Abs("../../deploy/must-gather/gather")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd = &exec.Cmd{Path: cmd.Path, Args: append(cmd.Args[:2:2], "--", "sh", script), Env: append(cmd.Env, "MUST_GATHER_DIR="+dir, "SVCNET_IMAGE="+svcnet)}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("gather: %v\n%s", err, out)
+	}
+	bundles, err := filepath.Glob(filepath.Join(dir, "nodes", "svcnet-n?-*.tar.gz"))
+	if err != nil || len(bundles) != 3 {
+		said, _ := os.ReadFile(filepath.Join(dir, "nodes.txt.stderr"))
+		t.Errorf("bundles %v (%v)\n%s", bundles, err, said)
+	}
+	var audit report.Reports
+	text, err := os.ReadFile(filepath.Join(dir, "report.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &audit)
+	}
+	if err != nil || len(audit.Items) != 3 || audit.Summary.Error+audit.Summary.Critical > 0 {
+		t.Errorf("report.json: %v, %d nodes: %s", err, len(audit.Items), text)
 	}
 	c.noPods()
 }
