@@ -198,6 +198,7 @@ func TestCluster(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) { c.at(t).questions(append(way, patience)) })
 	}
+	t.Run("pod", func(t *testing.T) { c.at(t).inPod() })
 	t.Run("must-gather", func(t *testing.T) { c.at(t).gather() })
 	t.Run("damage", func(t *testing.T) { c.at(t).damage() })
 	t.Run("busy", func(t *testing.T) { c.at(t).busy() })
@@ -376,6 +377,31 @@ func (c *cluster) restart() {
 	var audit report.Reports
 	if err := json.NewDecoder(said).Decode(&audit); err != nil || len(audit.Items) != 3 || len(audit.Unread) != 0 {
 		t.Errorf("%v: %d nodes, not read %v", err, len(audit.Items), audit.Unread)
+	}
+	c.noPods()
+}
+
+// inPod reads the network namespace of a backend's pod through the short-lived pod on its node.
+func (c *cluster) inPod() {
+	t := c.t
+	var pods corev1.PodList
+	if err := c.get("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb", &pods); err != nil || len(pods.Items) == 0 {
+		t.Fatalf("%d pods (%v)", len(pods.Items), err)
+	}
+	pod := pods.Items[0]
+	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	r := c.run("collect", "--node", pod.Spec.NodeName, "--pod", "default/"+pod.Name, "-o", file, "--no-report", "--image="+svcnet, patience)
+	s, err := snapshot.Load([]string{file}, nil)
+	if err != nil {
+		t.Fatalf("collect: exit %d, %v: %s", r.code, err, r.stderr)
+	}
+	for _, source := range []string{"ip-addr.txt", "ip-route.txt", "ss.txt"} {
+		i := slices.IndexFunc(s.Evidence, func(e snapshot.Evidence) bool { return e.File == snapshot.PodDir("default/"+pod.Name)+source })
+		if i < 0 || s.Evidence[i].Status != snapshot.OK {
+			t.Errorf("%s of the pod was not read: %s", source, r.stderr)
+		} else if source == "ip-addr.txt" && !strings.Contains(string(s.Evidence[i].Data), pod.Status.PodIP) {
+			t.Errorf("%s is not in the namespace that was read:\n%s", pod.Status.PodIP, s.Evidence[i].Data)
+		}
 	}
 	c.noPods()
 }

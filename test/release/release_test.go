@@ -1,15 +1,20 @@
-// Package release holds .goreleaser.yaml against goreleaser's own types, and against the program. It is a module of its
-// own: goreleaser's dependencies are no business of the program's.
+// Package release has goreleaser check .goreleaser.yaml and make a release from it, and holds it against the program and
+// krew.yaml. It is a module of its own: goreleaser's dependencies are no business of the program's.
 package release
 
 import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"debug/elf"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -81,34 +86,93 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestNothingDeprecated: fields that goreleaser calls deprecated stay empty.
-func TestNothingDeprecated(t *testing.T) {
-	var visit func(path string, v reflect.Value)
-	visit = func(path string, v reflect.Value) {
-		switch v.Kind() {
-		case reflect.Pointer, reflect.Interface:
-			if !v.IsNil() {
-				visit(path, v.Elem())
-			}
-		case reflect.Slice:
-			for i := range v.Len() {
-				visit(fmt.Sprintf("%s[%d]", path, i), v.Index(i))
-			}
-		case reflect.Struct:
-			for i := range v.NumField() {
-				f := v.Type().Field(i)
-				if !f.IsExported() {
-					continue
-				}
-				name := path + "." + f.Name
-				if strings.Contains(f.Tag.Get("jsonschema"), "deprecated=true") && !v.Field(i).IsZero() {
-					t.Errorf("%s is deprecated", name)
-				}
-				visit(name, v.Field(i))
+// goreleaser runs goreleaser itself in a clone of the project, and returns the folder of the clone. It builds the tool the
+// first time, which takes minutes.
+func goreleaser(t *testing.T, args ...string) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "svcnet")
+	if out, err := exec.Command("git", "clone", "--quiet", "--shared", root, dir).CombinedOutput(); err != nil {
+		t.Fatalf("clone: %v: %s", err, out)
+	}
+	tool, err := exec.Command("go", "tool", "-n", "goreleaser").Output()
+	if err != nil {
+		t.Fatalf("build goreleaser: %v", err)
+	}
+	cmd := exec.Command(strings.TrimSpace(string(tool)), args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("goreleaser %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return dir
+}
+
+// TestCheck: goreleaser finds nothing wrong and nothing deprecated.
+func TestCheck(t *testing.T) { goreleaser(t, "check") }
+
+// TestSnapshot makes a release of what is committed, but for what needs other programs or the network: images, lists of
+// contents, signatures. Every archive holds what it should, and is what checksums.txt says.
+func TestSnapshot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program for six systems")
+	}
+	dist := filepath.Join(goreleaser(t, "release", "--snapshot", "--clean", "--skip=docker,sbom,sign"), "dist")
+	sums, err := os.ReadFile(filepath.Join(dist, "checksums.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := project(t)
+	if n := strings.Count(string(sums), "\n"); n != len(p.Builds[0].Goos)*len(p.Builds[0].Goarch) {
+		t.Errorf("%d archives:\n%s", n, sums)
+	}
+	for line := range strings.Lines(string(sums)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		data, err := os.ReadFile(filepath.Join(dist, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got := fmt.Sprintf("%x", sha256.Sum256(data)); got != sum {
+			t.Errorf("%s is %s, checksums.txt says %s", name, got, sum)
+		}
+		binary, files := "kubectl-svcnet", namesIn(t, name, data)
+		if strings.Contains(name, "_windows_") {
+			binary += ".exe"
+		}
+		for _, want := range []string{binary, "LICENSE", "README.md", "man/kubectl-svcnet.1", "kubectl_complete-svcnet"} {
+			if !slices.Contains(files, want) {
+				t.Errorf("%s has no %s: %v", name, want, files)
 			}
 		}
 	}
-	visit("", reflect.ValueOf(project(t)))
+}
+
+// namesIn lists what an archive holds.
+func namesIn(t *testing.T, name string, data []byte) (names []string) {
+	t.Helper()
+	if strings.HasSuffix(name, ".zip") {
+		z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, f := range z.File {
+			names = append(names, f.Name)
+		}
+		return names
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		names = append(names, h.Name)
+	}
 }
 
 // TestReproducible builds the release for one platform in two places: the same commit gives the same bytes, and they need
