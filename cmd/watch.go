@@ -86,9 +86,10 @@ func (a *app) watch(ctx context.Context, f *auditFlags, o explain.AuditOptions) 
 			return fmt.Errorf("answer Prometheus: %w (give another address with --listen)", err)
 		}
 		defer func() { _ = l.Close() }() // the server closes it first
-		// A node that is audited once a minute at least is not well when nothing came of the last ten.
-		options.Metrics = watch.NewMetrics(versionText(), 10*watch.DefaultAgain)
-		server := &http.Server{Handler: options.Metrics.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16}
+		// A node that is audited once a minute at least, or every --interval where that is longer, is not well when nothing
+		// came of the last ten.
+		options.Metrics = watch.NewMetrics(versionText(), 10*max(watch.DefaultAgain, f.watch.interval))
+		server := &http.Server{Handler: options.Metrics.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16}
 		defer func() { _ = server.Close() }()
 		go func() { _ = server.Serve(l) }()
 	}
@@ -129,9 +130,17 @@ func (l *live) node(ctx context.Context, name string, poll time.Duration) (watch
 		}
 	}
 	n.Noticing, err = collectors.FollowRules(ctx, poll, func(c collectors.Notice) {
-		select {
-		case notices <- c:
-		default:
+		for {
+			select {
+			case notices <- c:
+				return
+			default:
+			}
+			// What there is no room for is the oldest: lags end with the newest.
+			select {
+			case <-notices:
+			default:
+			}
 		}
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain/report"
 )
 
 const askedObjects = `apiVersion: v1
@@ -95,4 +96,26 @@ func replaceOnce(t *testing.T, s, from, to string) string {
 		t.Fatalf("no %q", from)
 	}
 	return strings.Replace(s, from, to, 1)
+}
+
+// TestJudged: a proxy that says nothing does not keep anybody from seeing that its rules are behind.
+func TestJudged(t *testing.T) {
+	for _, tt := range []struct {
+		unknown []string
+		want    bool
+	}{
+		{nil, true},
+		{[]string{"proxy-watch-stalled"}, true},
+		{[]string{"proxy-watch-stalled", "missing-endpoint-rule"}, false},
+		{[]string{"missing-endpoint-rule"}, false},
+		{[]string{"proxy-not-running"}, true},
+	} {
+		r := &report.Report{}
+		for _, id := range tt.unknown {
+			r.Unknown = append(r.Unknown, report.Unknown{ID: id})
+		}
+		if got := AskedOf(nil, r).Judged; got != tt.want {
+			t.Errorf("%q: %v", tt.unknown, got)
+		}
+	}
 }

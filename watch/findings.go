@@ -168,9 +168,16 @@ func (s *State) proxyOf(r Reading) []report.NodeEvent {
 	if r.ProxyStarted.IsZero() {
 		return nil
 	}
-	s.proxy = r.ProxyStarted
+	set := r.Set - s.proxySet
+	s.proxy, s.proxySet = r.ProxyStarted, r.Set
 	// It says when it was started to a hundredth of a second, and counts that from when the machine was.
-	if was.IsZero() || r.ProxyStarted.Sub(was).Abs() < time.Second {
+	moved := r.ProxyStarted.Sub(was)
+	if was.IsZero() || moved.Abs() < time.Second {
+		return nil
+	}
+	// A clock that is set moves the start of what has run all the time. (A machine that slept sets the clock as this
+	// program sees it, and moves no start.)
+	if (moved - set).Abs() < time.Second {
 		return nil
 	}
 	e := s.event(r.Ended, report.EventProxy, "kube-proxy was started again at "+r.ProxyStarted.UTC().Format(time.RFC3339))

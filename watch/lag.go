@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
@@ -18,44 +17,91 @@ func (p *pendingChange) start() time.Time {
 	return p.At
 }
 
+// leftovers are the checks that say that rules of what is gone are still there. explain.Asked leaves them out: they rest
+// on rules alone, or, in IPVS mode, name no Service.
+var leftovers = []string{"ipset-entry-stale", "ipvs-vip-without-service", "stale-service-rule"}
+
+// ofNode is the key of differences that are of no Service.
+const ofNode = ""
+
 // differences are those between rules and objects, by Service.
-func differences(a explain.Asked) map[string]map[findingKey]bool {
+func differences(r Reading) map[string]map[findingKey]bool {
 	out := make(map[string]map[findingKey]bool)
-	for i := range a.Differ {
-		f := &a.Differ[i]
-		key := f.Object.Namespace + "/" + f.Object.Name
+	add := func(f *report.Finding) {
+		key := ofNode
+		if f.Object.Kind == "Service" {
+			key = f.Object.Namespace + "/" + f.Object.Name
+		}
 		if out[key] == nil {
 			out[key] = make(map[findingKey]bool)
 		}
 		out[key][keyOf(f)] = true
 	}
+	for i := range r.Asked.Differ {
+		add(&r.Asked.Differ[i])
+	}
+	for i := range r.Report.Findings {
+		if f := &r.Report.Findings[i]; slices.Contains(leftovers, f.ID) {
+			add(f)
+		}
+	}
 	return out
 }
+
+// patience is how long a writing of rules is waited for where a Service differs as much as before its change: nothing but
+// that writing says that the change is in the rules.
+const patience = 10 * time.Second
 
 // lags says which pending changes the reading shows.
 func (s *State) lags(r Reading) []report.NodeEvent {
 	var out []report.NodeEvent
-	differ := differences(r.Asked)
+	differ := differences(r)
 	var left []*pendingChange
+	// earlier are the Services that a change before the one at hand was of.
+	earlier := make(map[string]bool)
 	for _, p := range s.pending {
 		key := p.Namespace + "/" + p.Service
+		asked := r.Asked.Digests[key]
+		// A change that came in while objects were taken is among them if they ask for something else, and no other change
+		// can be the reason.
+		among := !p.At.After(r.Objects) || !p.At.After(r.Begun) && r.Asked.Judged && asked != p.before && !earlier[key]
+		earlier[key] = true
 		switch {
-		case p.At.After(r.Objects):
+		case !p.shown.begun.IsZero():
+			left, out = s.shown(left, out, p, r)
+		case !among:
 			// The objects of this reading are older: it says what was asked before.
 			if r.Asked.Judged {
-				p.before, p.standing = r.Asked.Digests[key], differ[key]
+				p.before, p.standing, p.standingOfNode = asked, differ[key], differ[ofNode]
 			}
 			left = append(left, p)
 		case !r.Asked.Judged:
-			left = s.keep(left, p, r)
-		case r.Asked.Digests[key] == p.before:
+			p.unread = true
+			if r.Ended.Sub(p.At) > unmeasured {
+				s.Unmeasured.Unknown++
+				continue
+			}
+			left = append(left, p)
+		case asked == p.before:
 			// It asks for the rules that are there, or is undone already.
 			s.Unmeasured.NothingAsked++
-		case lacks(differ[key], p.standing):
-			p.notBefore = r.Begun
-			left = s.keep(left, p, r)
+		case lacks(differ[key], p.standing), asked == "" && lacks(differ[ofNode], p.standingOfNode):
+			p.notBefore, p.unread = r.Begun, false
+			if r.Ended.Sub(p.At) > unmeasured {
+				s.Unmeasured.GivenUp++
+				continue
+			}
+			left = append(left, p)
+		case len(differ[key]) > 0 && !s.written(p, r):
+			// The differences may be those that stood before, or hide that this change is not in the rules either.
+			if r.Begun.Sub(p.At) >= patience {
+				s.Unmeasured.Unknown++
+				continue
+			}
+			left = append(left, p)
 		default:
-			out = append(out, s.lag(p, r))
+			p.shown = span{r.Begun, r.Ended}
+			left, out = s.shown(left, out, p, r)
 		}
 	}
 	s.pending = left
@@ -63,13 +109,28 @@ func (s *State) lags(r Reading) []report.NodeEvent {
 	return out
 }
 
-// keep waits on for a change, unless it is too old.
-func (s *State) keep(left []*pendingChange, p *pendingChange, r Reading) []*pendingChange {
-	if r.Ended.Sub(p.At) > unmeasured {
-		s.Unmeasured.GivenUp++
-		return left
+// shown tells of a change that some reading showed, once all that was written until then was told.
+func (s *State) shown(left []*pendingChange, out []report.NodeEvent, p *pendingChange, r Reading) ([]*pendingChange, []report.NodeEvent) {
+	told := r.Late == 0 || r.Begun.Sub(p.shown.ended) >= r.Late || slices.ContainsFunc(s.notices, func(n Notice) bool {
+		return !n.Since.IsZero() && n.At.After(p.shown.ended)
+	})
+	if !told {
+		return append(left, p), out
 	}
-	return append(left, p)
+	first, last := s.bounds(p)
+	// Where nobody could look, many may have written meanwhile: the last of them says nothing of this change.
+	if p.unread && last.Sub(first) > longestWait {
+		s.Unmeasured.Unknown++
+		return left, out
+	}
+	return left, append(out, s.lag(p, r, first, last))
+}
+
+// Failed takes in that an audit failed: rules were not looked at.
+func (s *State) Failed() {
+	for _, p := range s.pending {
+		p.unread = true
+	}
 }
 
 // lacks tells whether there is a difference that was not there before.
@@ -82,17 +143,33 @@ func lacks(now, before map[findingKey]bool) bool {
 	return false
 }
 
-// lag is the event of a change that a reading shows. The rules that show it are those of one change of rules after the
-// last reading that did not, up to the end of this one; which of them is not known where there were several.
-func (s *State) lag(p *pendingChange, r Reading) report.NodeEvent {
-	from := p.start()
-	after := from
-	if p.notBefore.After(after) {
-		after = p.notBefore
+// after is when the rules that show a change were written at the earliest.
+func (p *pendingChange) after() time.Time {
+	if from := p.start(); !p.notBefore.After(from) {
+		return from
 	}
-	var first, last time.Time
-	for _, n := range s.notices {
-		if n.At.Before(after) || n.At.After(r.Ended) {
+	return p.notBefore
+}
+
+// by tells whether rules that a notice tells of may have been there at a time.
+func (n *Notice) by(t time.Time) bool {
+	return !n.At.After(t) || !n.Since.IsZero() && n.Since.Before(t)
+}
+
+// written tells whether anybody changed rules that the reading may show, since what a change counts from.
+func (s *State) written(p *pendingChange, r Reading) bool {
+	after := p.after()
+	return slices.ContainsFunc(s.notices, func(n Notice) bool { return !n.At.Before(after) && n.by(r.Ended) })
+}
+
+// bounds are the first and the last moment at which the rules may have been written that the first reading showed which
+// showed a change. They are those of one change of rules after the last reading that did not; which of them is not known
+// where there were several.
+func (s *State) bounds(p *pendingChange) (first, last time.Time) {
+	after := p.after()
+	for i := range s.notices {
+		n := &s.notices[i]
+		if n.At.Before(after) || !n.by(p.shown.ended) {
 			continue
 		}
 		if first.IsZero() {
@@ -102,16 +179,30 @@ func (s *State) lag(p *pendingChange, r Reading) report.NodeEvent {
 				}
 			}
 		}
-		last = n.At
+		if last = n.At; last.After(p.shown.ended) {
+			last = p.shown.ended
+		}
+	}
+	if !s.forgotten.IsZero() && !s.forgotten.Before(after) {
+		// There were more than are remembered.
+		if first = after; last.IsZero() {
+			last = p.shown.ended
+		}
 	}
 	if last.IsZero() {
 		// Nobody told of a change of rules. Either they were there before the watch told of the object, or somebody changed
 		// them in a way that nobody tells of, which this reading found.
 		first, last = p.At, p.At
 		if !p.notBefore.IsZero() {
-			first, last = p.notBefore, r.Begun
+			first, last = p.notBefore, p.shown.begun
 		}
 	}
+	return first, last
+}
+
+// lag is the event of a change, whose rules were written at some moment from first to last.
+func (s *State) lag(p *pendingChange, r Reading, first, last time.Time) report.NodeEvent {
+	from := p.start()
 	l := &report.Lag{
 		Kind: p.Kind, Namespace: p.Namespace, Name: p.Name, Service: p.Service,
 		Change: p.What, ResourceVersion: p.ResourceVersion,
@@ -127,7 +218,7 @@ func (s *State) lag(p *pendingChange, r Reading) report.NodeEvent {
 	}
 	e := s.event(r.Ended, report.EventLag, fmt.Sprintf("%s: in the kernel %.3f s after it was %s", about, l.Seconds, l.From))
 	e.Lag = l
-	e.Writers = s.writers(after.Add(-time.Nanosecond), r.Ended)
+	e.Writers = s.writers(p.after().Add(-time.Nanosecond), p.shown.ended)
 	return e
 }
 

@@ -19,19 +19,20 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 
-	findings    *prometheus.GaugeVec
-	unknown     *prometheus.GaugeVec
-	lag         prometheus.Histogram
-	unmeasured  *prometheus.CounterVec
-	sources     *prometheus.GaugeVec
-	events      *prometheus.CounterVec
-	services    *prometheus.GaugeVec
-	lastSync    prometheus.Gauge
-	lastAudit   prometheus.Gauge
-	auditTime   prometheus.Histogram
-	failed      prometheus.Counter
-	apiAnswers  prometheus.Gauge
-	before      struct{ nothingAsked, givenUp int }
+	findings   *prometheus.GaugeVec
+	unknown    *prometheus.GaugeVec
+	lag        prometheus.Histogram
+	unmeasured *prometheus.CounterVec
+	sources    *prometheus.GaugeVec
+	events     *prometheus.CounterVec
+	services   *prometheus.GaugeVec
+	lastSync   prometheus.Gauge
+	lastAudit  *prometheus.GaugeVec // of no labels: not there before the first audit
+	auditTime  prometheus.Histogram
+	failed     prometheus.Counter
+	apiAnswers prometheus.Gauge
+	before     struct{ nothingAsked, givenUp, unknown int }
+	// mu is held while metrics are asked for, and while what an audit says takes the place of what the last one said.
 	mu          sync.Mutex
 	audited     time.Time
 	auditWithin time.Duration
@@ -58,7 +59,7 @@ func NewMetrics(version string, within time.Duration) *Metrics {
 		}),
 		unmeasured: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "svcnet_changes_unmeasured_total",
-			Help: "Changes of objects without a lag: they ask for no other rules on this node, or no rules showed them within 15 minutes.",
+			Help: "Changes of objects without a lag: they ask for no other rules on this node, no rules showed them within 15 minutes, or nobody could look whether rules do.",
 		}, []string{"reason"}),
 		sources: gauge("svcnet_source_status", "1 for the status that a source of evidence has, 0 for those that it has not; the worst, where it is read from several places.", "source", "status"),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -68,9 +69,7 @@ func NewMetrics(version string, within time.Duration) *Metrics {
 		lastSync: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "svcnet_last_sync_timestamp_seconds", Help: "When kube-proxy last wrote its rules, by its own metrics; of two families the older. 0: it does not say.",
 		}),
-		lastAudit: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "svcnet_last_audit_timestamp_seconds", Help: "When the node was last audited.",
-		}),
+		lastAudit: gauge("svcnet_last_audit_timestamp_seconds", "When the node was last audited."),
 		auditTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "svcnet_audit_duration_seconds", Help: "How long reading and auditing the node took.",
 			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
@@ -86,7 +85,7 @@ func NewMetrics(version string, within time.Duration) *Metrics {
 	build.WithLabelValues(version).Set(1)
 	m.registry.MustRegister(m.findings, m.unknown, m.lag, m.unmeasured, m.sources, m.events, m.services, m.lastSync, m.lastAudit, m.auditTime, m.failed, m.apiAnswers, build)
 	// Every severity is there from the start, so that a rule tells 0 from nothing known.
-	for _, reason := range []string{"nothing-asked", "given-up"} {
+	for _, reason := range []string{"nothing-asked", "given-up", "unknown"} {
 		m.unmeasured.WithLabelValues(reason)
 	}
 	for _, t := range []report.EventType{report.EventLag, report.EventAppeared, report.EventCleared, report.EventSource, report.EventProxy} {
@@ -98,7 +97,9 @@ func NewMetrics(version string, within time.Duration) *Metrics {
 // Handler answers /metrics, /healthz and nothing else.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry}))
+	// An audit is taken over metric by metric, and nobody is to see half of it: a finding that stands would be gone.
+	whole := prometheus.GathererFunc(holding(&m.mu, m.registry.Gather))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(whole, promhttp.HandlerOpts{Registry: m.registry}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		m.mu.Lock()
 		age, first := time.Since(m.audited), m.audited.IsZero()
@@ -116,6 +117,15 @@ func (m *Metrics) Handler() http.Handler {
 		}
 	})
 	return mux
+}
+
+// holding is a function that holds a lock.
+func holding[T any](mu sync.Locker, f func() (T, error)) func() (T, error) {
+	return func() (T, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return f()
+	}
 }
 
 // read notes that the node was read.
@@ -146,6 +156,8 @@ func (m *Metrics) api(read, failing bool) {
 
 // state takes over what stands after a reading.
 func (m *Metrics) state(s *State, r Reading) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.findings.Reset()
 	// The checks of this program with their severities: a rule about a finding that nobody has found yet reads 0.
 	for i := range check.Catalogue {
@@ -174,14 +186,15 @@ func (m *Metrics) state(s *State, r Reading) {
 	}
 	m.unmeasured.WithLabelValues("nothing-asked").Add(float64(s.Unmeasured.NothingAsked - m.before.nothingAsked))
 	m.unmeasured.WithLabelValues("given-up").Add(float64(s.Unmeasured.GivenUp - m.before.givenUp))
-	m.before.nothingAsked, m.before.givenUp = s.Unmeasured.NothingAsked, s.Unmeasured.GivenUp
+	m.unmeasured.WithLabelValues("unknown").Add(float64(s.Unmeasured.Unknown - m.before.unknown))
+	m.before.nothingAsked, m.before.givenUp, m.before.unknown = s.Unmeasured.NothingAsked, s.Unmeasured.GivenUp, s.Unmeasured.Unknown
+	synced := 0.0
 	if !r.ProxySynced.IsZero() {
-		m.lastSync.Set(float64(r.ProxySynced.UnixMicro()) / 1e6)
+		synced = float64(r.ProxySynced.UnixMicro()) / 1e6
 	}
-	m.lastAudit.Set(float64(r.Ended.UnixMicro()) / 1e6)
-	m.mu.Lock()
+	m.lastSync.Set(synced)
+	m.lastAudit.WithLabelValues().Set(float64(r.Ended.UnixMicro()) / 1e6)
 	m.audited = r.Ended
-	m.mu.Unlock()
 }
 
 // worstStatus is one status for each source: that of its files which says least. A source has a file for each family and

@@ -43,6 +43,10 @@ func TestMetrics(t *testing.T) {
 	if code, body := get(t, m, "/healthz"); code != http.StatusServiceUnavailable || body != "no audit yet\n" {
 		t.Errorf("before the first audit: %d %s", code, body)
 	}
+	// An audit of 1970 would be an old one.
+	if _, text := get(t, m, "/metrics"); strings.Contains(text, "svcnet_last_audit_timestamp_seconds 0") {
+		t.Error("an audit before the first one")
+	}
 	var st State
 	now := time.Now()
 	r := readingAt(0, "a", finding(hazard, "error", ""), unknown("proxy-not-running"))
@@ -100,10 +104,17 @@ func TestMetrics(t *testing.T) {
 	}
 	// What is gone reads 0, and does not stay.
 	r.Begun, r.Ended = now.Add(3*time.Second), now.Add(3*time.Second)
-	r.Report.Findings, r.Report.Unknown = nil, nil
+	r.Report.Findings, r.Report.Unknown, r.ProxySynced = nil, nil, time.Time{}
 	st.Read(r)
+	st.Unmeasured.Unknown = 2
 	m.state(&st, r)
 	_, text = get(t, m, "/metrics")
+	if !strings.Contains(text, "\nsvcnet_last_sync_timestamp_seconds 0\n") {
+		t.Error("kube-proxy does not say any more when it last wrote its rules, and it is told")
+	}
+	if !strings.Contains(text, `svcnet_changes_unmeasured_total{reason="unknown"} 2`) {
+		t.Error("changes that nobody could look at are not counted")
+	}
 	if strings.Contains(text, `svcnet_findings{id="ip-forward-off",severity="error"} 1`) || strings.Contains(text, "svcnet_unknown_checks{") {
 		t.Error("a finding that cleared, or a check that was answered, is still there")
 	}
@@ -111,6 +122,39 @@ func TestMetrics(t *testing.T) {
 	if n := strings.Count(text, "\nsvcnet_"); n > 1000 {
 		t.Errorf("%d series", n)
 	}
+}
+
+// TestScrape: whoever asks while an audit is taken over gets what stood before or what stands now, and nothing between.
+func TestScrape(t *testing.T) {
+	m := NewMetrics("v", time.Minute)
+	var st State
+	for _, s := range []float64{0, 2} {
+		r := readingAt(s, "a", finding(hazard, "error", ""))
+		st.Read(r)
+		m.state(&st, r)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 200 {
+			m.state(&st, st.last)
+		}
+	}()
+	h := m.Handler()
+	for {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		if !strings.Contains(w.Body.String(), `svcnet_findings{id="ip-forward-off",severity="error"} 1`) {
+			t.Error("a finding that stands is not there")
+			break
+		}
+		select {
+		case <-ended:
+			return
+		default:
+		}
+	}
+	<-ended
 }
 
 // TestMetricNames holds the list of metrics, which deploy's rules and dashboard are checked against: its name, type and

@@ -66,6 +66,11 @@ type Reading struct {
 	// ProxyStarted is when the kube-proxy that answers was started, ProxySynced when it last wrote its rules; zero when
 	// none says.
 	ProxyStarted, ProxySynced time.Time
+	// Late is how long after a change of the proxy's rules somebody tells of it, where rules are looked at; 0 where the
+	// kernel tells of each change.
+	Late time.Duration
+	// Set is how far the clock of the machine was set since the watch began.
+	Set time.Duration
 }
 
 // State is what is known of a node. It is a function of what it is told and of nothing else: times come from outside.
@@ -79,6 +84,8 @@ type State struct {
 	standing map[string]map[findingKey]bool
 
 	notices []Notice
+	// forgotten is when the newest one was that there was no room for.
+	forgotten time.Time
 	// readings are the times of the last ones, oldest first.
 	readings []span
 	// changed is when objects changed last.
@@ -86,7 +93,9 @@ type State struct {
 
 	findings map[findingKey]*knownFinding
 	sources  map[string]*knownSource
+	// proxy is when kube-proxy was started, proxySet how far the clock was set when it said so.
 	proxy    time.Time
+	proxySet time.Duration
 
 	// apiDown is since when the API does not answer; zero while it does. apiSaid is true once that was told.
 	apiDown time.Time
@@ -97,8 +106,8 @@ type State struct {
 	// wait is how long the last wait for something in the balance was.
 	wait time.Duration
 
-	// Unmeasured counts changes whose lag is not known: nothing asks for rules of them, or they were given up.
-	Unmeasured struct{ NothingAsked, GivenUp int }
+	// Unmeasured counts changes without a lag: nothing asks for rules of them, no rules showed them, or nobody could look.
+	Unmeasured struct{ NothingAsked, GivenUp, Unknown int }
 }
 
 // pendingChange is a change whose rules are waited for.
@@ -108,8 +117,14 @@ type pendingChange struct {
 	// the differences that the Service had then.
 	before   string
 	standing map[findingKey]bool
+	// standingOfNode are those of no Service.
+	standingOfNode map[findingKey]bool
 	// notBefore: a reading that began then did not show it.
 	notBefore time.Time
+	// unread: since then some audit failed or could not judge.
+	unread bool
+	// shown is the first reading that shows it; zero: none yet.
+	shown span
 }
 
 // span is the time that a reading took.
@@ -138,11 +153,15 @@ type knownSource struct {
 
 // Changed takes in a change of objects.
 func (s *State) Changed(c Change) {
-	if !s.began || len(s.pending) >= maxPending {
+	if !s.began {
+		return
+	}
+	if len(s.pending) >= maxPending {
+		s.Unmeasured.Unknown++
 		return
 	}
 	key := c.Namespace + "/" + c.Service
-	p := &pendingChange{Change: c, before: s.asked[key], standing: s.standing[key]}
+	p := &pendingChange{Change: c, before: s.asked[key], standing: s.standing[key], standingOfNode: s.standing[ofNode]}
 	s.pending = append(s.pending, p)
 	s.changed, s.wait = c.At, 0
 }
@@ -150,6 +169,7 @@ func (s *State) Changed(c Change) {
 // Noticed takes in a change of rules.
 func (s *State) Noticed(n Notice) {
 	if len(s.notices) >= maxNotices {
+		s.forgotten = s.notices[0].At
 		s.notices = slices.Delete(s.notices, 0, 1)
 	}
 	s.notices = append(s.notices, n)
@@ -256,7 +276,7 @@ func (s *State) Read(r Reading) []report.NodeEvent {
 	out = append(out, s.sourcesOf(r)...)
 	out = append(out, s.findingsOf(r)...)
 	if r.Asked.Judged {
-		s.asked, s.standing = r.Asked.Digests, differences(r.Asked)
+		s.asked, s.standing = r.Asked.Digests, differences(r)
 	}
 	s.forget(r)
 	if s.balance() {
@@ -271,11 +291,11 @@ func (s *State) Read(r Reading) []report.NodeEvent {
 	return out
 }
 
-// forget drops notices that no later reading can need: those from before it that no pending change is older than.
+// forget drops notices that no later reading can need: those from before it that may show no pending change.
 func (s *State) forget(r Reading) {
 	keep := r.Begun.Add(-time.Minute)
 	for _, p := range s.pending {
-		if t := p.start(); t.Before(keep) {
+		if t := p.after(); t.Before(keep) {
 			keep = t
 		}
 	}

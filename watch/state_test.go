@@ -67,12 +67,42 @@ func readingAt(s float64, asked string, with ...func(*report.Report)) Reading {
 	return Reading{Objects: at(s), Begun: at(s), Ended: at(s + 0.1), Report: r, Asked: explain.AskedOf(a, r)}
 }
 
+// looked is a reading of a node whose rules are looked at, every second.
+func looked(s float64, asked string, with ...func(*report.Report)) step {
+	return func(st *State) []report.NodeEvent {
+		r := readingAt(s, asked, with...)
+		r.Late = 2 * time.Second
+		return st.Read(r)
+	}
+}
+
+// slow is a reading for which objects were taken half a second before it began.
+func slow(s float64, asked string, with ...func(*report.Report)) step {
+	return func(st *State) []report.NodeEvent {
+		r := readingAt(s, asked, with...)
+		r.Objects = at(s - 0.5)
+		return st.Read(r)
+	}
+}
+
+// failed is an audit of which nothing came.
+func failed() step {
+	return func(st *State) []report.NodeEvent { st.Failed(); return nil }
+}
+
 func finding(id, severity, pending string) func(*report.Report) {
 	return func(r *report.Report) {
 		r.Findings = append(r.Findings, report.Finding{
 			ID: id, Severity: severity, Pending: pending, Message: "it is so",
 			Object: report.Object{Kind: "Service", Namespace: "store", Name: "web"},
 		})
+	}
+}
+
+// nodeFinding is one that names no Service.
+func nodeFinding(id string) func(*report.Report) {
+	return func(r *report.Report) {
+		r.Findings = append(r.Findings, report.Finding{ID: id, Severity: "warning", Pending: "not told", Object: report.Object{Kind: "Node", Name: "n1"}})
 	}
 }
 
@@ -105,10 +135,11 @@ func told(events []report.NodeEvent) []string {
 	return out
 }
 
-// missing is a check that compares rules with objects, hazard one that does not.
+// missing is a check that compares rules with objects, hazard one that does not; stale is about Services that are gone.
 const (
 	missing = "missing-endpoint-rule"
 	hazard  = "ip-forward-off"
+	stale   = "stale-service-rule"
 )
 
 func TestState(t *testing.T) {
@@ -181,6 +212,48 @@ func TestState(t *testing.T) {
 		{"changes before the first reading are where the watch begins", []step{
 			change(0), notice(0.5, "x"), reading(1, "a"), reading(5, "a"),
 		}, []string{}},
+
+		{"a Service that is gone while its rules are not", []step{
+			reading(0, "a"), change(10), notice(10.4, "x"), reading(10.5, "", finding(stale, "warning", "")), notice(10.8, "y"), reading(11, ""),
+		}, []string{"lag 0.8 to 0.8 from observed by y"}},
+		{"one that is gone while its address and its sets are not, which name no Service", []step{
+			reading(0, "a"), change(10), notice(10.4, "x"), reading(10.5, "", nodeFinding("ipvs-vip-without-service")), notice(10.8, "y"), reading(11, ""),
+		}, []string{"lag 0.8 to 0.8 from observed by y"}},
+		{"rules that are looked at, found after the reading that shows them", []step{
+			looked(0, "a"), change(10), looked(11.5, "b"), found(10.3, 12.3), looked(12.5, "b"),
+		}, []string{"lag 0.3 to 1.6 from observed"}},
+		{"rules that are looked at, when another writing was found before", []step{
+			looked(0, "a"), change(10), found(8.2, 10.2), looked(11.5, "b"), found(10.2, 12.3), looked(12.5, "b"),
+		}, []string{"lag 0.0 to 1.6 from observed"}},
+		{"rules that are looked at, and were there before the watch told", []step{
+			looked(0, "a"), change(10), looked(11.5, "b"), looked(13, "b"), looked(16, "b"),
+		}, []string{"lag 0.0 to 0.0 from observed"}},
+		{"a Service that differed before, and nobody writes: not known to be in the rules", []step{
+			reading(0, "a", finding(missing, "error", "")), reading(5, "a", finding(missing, "error", "")),
+			change(10), reading(11.5, "b", finding(missing, "error", "")), reading(25, "b", finding(missing, "error", "")),
+		}, []string{"appeared error " + missing}},
+		{"a Service that differed before, read before the proxy writes", []step{
+			reading(0, "a", finding(missing, "error", "")), reading(5, "a", finding(missing, "error", "")),
+			change(10), reading(10.3, "b", finding(missing, "error", "")), notice(10.8, "x"), reading(11, "b", finding(missing, "error", "")),
+		}, []string{"appeared error " + missing, "lag 0.8 to 0.8 from observed by x"}},
+		{"a change that came in while objects were taken, and is among them", []step{
+			reading(0, "a"), change(9.8), notice(9.9, "x"), slow(10, "b"), reading(12, "b"),
+		}, []string{"lag 0.1 to 0.1 from observed by x"}},
+		{"a change that came in while objects were taken, and is not among them", []step{
+			reading(0, "a"), change(9.8), notice(9.9, "x"), slow(10, "a"), notice(10.3, "y"), reading(12, "b"),
+		}, []string{"lag 0.1 to 0.5 from observed by x by y"}},
+		{"a change that came in while objects were taken, behind one that is among them", []step{
+			reading(0, "a"), change(9), change(9.8), notice(9.9, "x"), slow(10, "b"), notice(10.3, "y"), reading(12, "c"),
+		}, []string{"lag 0.9 to 0.9 from observed by x", "lag 0.1 to 0.5 from observed by x by y"}},
+		{"nobody could look for a long time: which writing it was is not known any more", []step{
+			reading(0, "a"), change(10), notice(10.8, "x"), reading(11, "b", unknown(missing)), notice(300, "y"), reading(301, "b"),
+		}, []string{}},
+		{"audits failed for a long time", []step{
+			reading(0, "a"), change(10), notice(10.8, "x"), failed(), notice(300, "y"), reading(301, "b"),
+		}, []string{}},
+		{"audits failed for a long time, and there was one writing", []step{
+			reading(0, "a"), change(10), notice(10.8, "x"), failed(), reading(301, "b"),
+		}, []string{"lag 0.8 to 0.8 from observed by x"}},
 
 		{"a finding that stays appears, with who wrote before it was seen first", []step{
 			reading(0, "a"), notice(9, "iptables"), reading(10, "a", finding(missing, "error", "")),
@@ -317,6 +390,54 @@ func TestProxyStarted(t *testing.T) {
 		if started != 0 {
 			r.ProxyStarted = at(started)
 		}
+		events = append(events, st.Read(r)...)
+	}
+	if diff := cmp.Diff([]string{"proxy"}, told(events)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestUnknown: what nobody could look at was not given up, which would say that rules do not show it.
+func TestUnknown(t *testing.T) {
+	var st State
+	st.Read(readingAt(0, "a"))
+	change(10)(&st)
+	for s := 20.0; s < 10+2*unmeasured.Seconds(); s += 60 {
+		st.Read(readingAt(s, "b", unknown(missing)))
+	}
+	if u := st.Unmeasured; len(st.pending) != 0 || u.GivenUp != 0 || u.Unknown != 1 {
+		t.Errorf("%d changes wait, %+v", len(st.pending), u)
+	}
+	// More changes at once than are kept.
+	for range maxPending + 3 {
+		change(5000)(&st)
+	}
+	if st.Unmeasured.Unknown != 4 {
+		t.Errorf("%+v after too many changes", st.Unmeasured)
+	}
+}
+
+// TestForgotten: a bound that rests on notices which are not kept any more is none.
+func TestForgotten(t *testing.T) {
+	var st State
+	st.Read(readingAt(0, "a"))
+	change(10)(&st)
+	for i := range 2 * maxNotices {
+		st.Noticed(Notice{At: at(10.5 + float64(i)/1000)})
+	}
+	events := st.Read(readingAt(13, "b"))
+	if diff := cmp.Diff([]string{"lag 0.0 to 1.5 from observed"}, told(events)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestClockSet: a clock that is set makes no new kube-proxy of an old one, and neither does a machine that slept.
+func TestClockSet(t *testing.T) {
+	var st State
+	var events []report.NodeEvent
+	for i, now := range []struct{ started, set float64 }{{-100, 0}, {3500, 3600}, {3500, 3600}, {3500, 7200}, {3500, 7200}, {8000, 7200}} {
+		r := readingAt(float64(10*i), "a")
+		r.ProxyStarted, r.Set = at(now.started), time.Duration(now.set*float64(time.Second))
 		events = append(events, st.Read(r)...)
 	}
 	if diff := cmp.Diff([]string{"proxy"}, told(events)); diff != "" {

@@ -69,7 +69,7 @@ func Run(ctx context.Context, n Node, o Options, tell func(report.NodeEvent) err
 		begun := time.Now()
 		o.CPU = func() time.Duration { return time.Since(begun) }
 	}
-	w := &watcher{node: n, options: o, tell: tell}
+	w := &watcher{node: n, options: o, tell: tell, begun: time.Now()}
 	if n.Objects != nil {
 		if err := n.Objects.Known(ctx); err != nil {
 			return err
@@ -108,6 +108,8 @@ type watcher struct {
 	options Options
 	tell    func(report.NodeEvent) error
 	state   State
+	// begun is when the run began.
+	begun time.Time
 	// earliest is when the node may be read again, again when it is read although nothing happened, full when rules are.
 	earliest, again, full time.Time
 	started               bool
@@ -164,6 +166,7 @@ func (w *watcher) due(ctx context.Context) error {
 		}
 	}
 	if err != nil {
+		w.state.Failed()
 		return nil
 	}
 	w.drain()
@@ -241,7 +244,18 @@ func (w *watcher) read(ctx context.Context, full bool) (Reading, error) {
 	}
 	p := proxyMetrics(s)
 	r.ProxyStarted, r.ProxySynced = p.started, p.synced
+	r.Late = late(w.node.Noticing, r.Report.Proxy)
+	// The time of the day and the time that passed go apart where the clock is set.
+	r.Set = r.Begun.Round(0).Sub(w.begun.Round(0)) - r.Begun.Sub(w.begun)
 	return r, nil
+}
+
+// late is how long after a change of a proxy's rules it is told of: where they are looked at, that takes a while itself.
+func late(n collectors.Noticing, p report.Proxy) time.Duration {
+	if n.NFT == "netlink" && (p.Mode == "nftables" || p.Mode == "iptables" && p.Backend == "nft") {
+		return 0
+	}
+	return 2 * n.Poll
 }
 
 // begin is the first event.

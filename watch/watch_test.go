@@ -160,3 +160,24 @@ func TestSilence(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 }
+
+// TestLate: only of rules of nf_tables the kernel tells at once.
+func TestLate(t *testing.T) {
+	netlink, poll := collectors.Noticing{NFT: "netlink", Poll: time.Second}, collectors.Noticing{NFT: "poll", Poll: time.Second}
+	for _, tt := range []struct {
+		how           collectors.Noticing
+		mode, backend string
+		want          time.Duration
+	}{
+		{netlink, "nftables", "", 0},
+		{netlink, "iptables", "nft", 0},
+		{netlink, "iptables", "legacy", 2 * time.Second},
+		{netlink, "iptables", "", 2 * time.Second},
+		{netlink, "ipvs", "nft", 2 * time.Second},
+		{poll, "nftables", "", 2 * time.Second},
+	} {
+		if got := late(tt.how, report.Proxy{Mode: tt.mode, Backend: tt.backend}); got != tt.want {
+			t.Errorf("%s %s by %s: %s, want %s", tt.mode, tt.backend, tt.how.NFT, got, tt.want)
+		}
+	}
+}

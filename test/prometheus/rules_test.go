@@ -158,6 +158,9 @@ func TestAlerts(t *testing.T) {
 		{"SvcnetAPINotAnswered", "gone", `svcnet_api_up{` + node + `} 0x30`, 20, true},
 		{"SvcnetAPINotAnswered", "there", `svcnet_api_up{` + node + `} 1x30`, 20, false},
 		{"SvcnetAuditStale", "old", `svcnet_last_audit_timestamp_seconds{` + node + `} 60x30`, 20, true},
+		{"SvcnetAuditStale", "never", `svcnet_build_info{` + node + `} 1x40`, 20, true},
+		{"SvcnetAuditStale", "just begun", `svcnet_build_info{` + node + `} 1x40`, 10, false},
+		{"SvcnetChangesNotProgrammed", "nobody could look", `svcnet_changes_unmeasured_total{reason="unknown",` + node + `} 0x5 2x20`, 20, false},
 		{"SvcnetAuditStale", "young", `svcnet_last_audit_timestamp_seconds{` + node + `} 0+60x30`, 20, false},
 		{"SvcnetAbsent", "nothing at all", `up{job="other"} 1x30`, 20, true},
 		{"SvcnetAbsent", "one node", `svcnet_build_info{version="v",` + node + `} 1x30
