@@ -122,5 +122,5 @@ func (m *model) switchesThroughRules(link string) bool {
 	if l == nil || l.Kind != "bridge" {
 		return false
 	}
-	return l.CallsIP6Tables == host.Yes || m.kernel.Host.Sysctls["net.bridge.bridge-nf-call-ip6tables"] == "1"
+	return m.kernel.Host.CallsRules(l, 6).Is == host.Yes
 }

@@ -24,13 +24,12 @@ var bridgeNFCallIPTablesOff = Check{
 		}
 		var out []report.Finding
 		for _, family := range bothFamilies(n.Plan.Ports) {
-			got, evidence, off := n.bridgesPastRules(family)
-			if !off {
-				continue
-			}
 			for _, b := range bridges {
-				if !b.callsRules(family) {
-					out = append(out, b.pastRules(family, got, evidence))
+				switch calls := n.Host.CallsRules(b.link, int(family)); calls.Is {
+				case host.Unknown:
+					n.lacks(Sysctls)
+				case host.No:
+					out = append(out, b.pastRules(family, calls.Because, HostEvidence("sysctl", calls.Evidence)))
 				}
 			}
 		}
@@ -38,38 +37,8 @@ var bridgeNFCallIPTablesOff = Check{
 	},
 }
 
-// bridgeSwitch is the sysctl that makes bridges hand packets to the rules of a family.
-func bridgeSwitch(family netfilter.Family) string {
-	if family == netfilter.IPv6 {
-		return "net.bridge.bridge-nf-call-ip6tables"
-	}
-	return "net.bridge.bridge-nf-call-iptables"
-}
-
-// bridgesPastRules tells whether bridges switch without asking rules, by the sysctl, or by its absence: it exists only
-// while br_netfilter is loaded. got says which of the two.
-func (n *Node) bridgesPastRules(family netfilter.Family) (got string, e report.Evidence, off bool) {
-	name := bridgeSwitch(family)
-	if ev, absent := n.Host.SysctlAbsent(name); absent {
-		return "br_netfilter is not loaded: there is no " + name, HostEvidence("sysctl", ev), true
-	}
-	value, e, ok := n.Sysctl(name)
-	return name + " = " + value, e, ok && value == "0"
-}
-
-// callsRules tells whether the bridge itself is set to ask the rules, whatever the sysctl says.
-func (b *podBridge) callsRules(family netfilter.Family) bool {
-	if b.link == nil {
-		return false
-	}
-	if family == netfilter.IPv6 {
-		return b.link.CallsIP6Tables == host.Yes
-	}
-	return b.link.CallsIPTables == host.Yes
-}
-
 func (b *podBridge) pastRules(family netfilter.Family, got string, evidence report.Evidence) report.Finding {
-	name := bridgeSwitch(family)
+	name := host.BridgeCallsSysctl(int(family))
 	return report.Finding{
 		Subject: fmt.Sprintf("%s %s", b.name, familyName(family)),
 		Message: fmt.Sprintf("pods hang on bridge %s, and %s: answers between two pods of this node are switched without being translated back, so a Service fails whenever it chooses an endpoint on the client's node", b.name, got),

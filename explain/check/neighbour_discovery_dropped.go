@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/report"
 )
@@ -98,7 +99,7 @@ func (n *Node) undiscovered(o *Obstacle) report.Finding {
 		f.Remedy = fmt.Sprintf("ip6tables -t %s -I %s -p ipv6-icmp --icmpv6-type neighbour-solicitation -j ACCEPT, and the same for neighbour-advertisement", o.Table, chain)
 	}
 	if bridged {
-		f.Message += "; these pass the rules because of " + bridgeSwitch(netfilter.IPv6)
+		f.Message += "; these pass the rules because of " + host.BridgeCallsSysctl(6)
 	}
 	if o.Rule != nil {
 		f.Evidence = append(f.Evidence, *o.Rule)

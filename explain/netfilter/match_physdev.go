@@ -1,7 +1,10 @@
 package netfilter
 
 import (
+	"slices"
 	"strings"
+
+	"github.com/svcnet/svcnet/explain/host"
 )
 
 // Physdev is -m physdev: the ports of a bridge that a bridged packet came in by and leaves by.
@@ -64,12 +67,9 @@ func bridged(k *Kernel, p *Packet) (is Trait, why string) {
 	if p.Local {
 		return WithoutTrait, ""
 	}
-	call := "net.bridge.bridge-nf-call-iptables"
-	if p.Family == IPv6 {
-		call = "net.bridge.bridge-nf-call-ip6tables"
-	}
-	calls, known := k.Host.Sysctls[call]
-	if known && strings.TrimSpace(calls) == "0" {
+	calls := func(bridge *host.Link) host.Finding { return k.Host.CallsRules(bridge, int(p.Family)) }
+	set := func(l host.Link) bool { return calls(&l).Is != host.No }
+	if calls(nil).Is == host.No && !slices.ContainsFunc(k.Host.Links, set) {
 		return WithoutTrait, ""
 	}
 	if !p.In.Known {
@@ -78,17 +78,14 @@ func bridged(k *Kernel, p *Packet) (is Trait, why string) {
 	if !k.Host.HasLinks {
 		return AnyTrait, "whether " + p.In.Name + " is a bridge is not known: no links were captured"
 	}
-	for _, link := range k.Host.Links {
-		if link.Name != p.In.Name {
-			continue
-		}
-		switch {
-		case link.Kind != "" && link.Kind != "bridge":
+	if link := k.Host.Link(p.In.Name); link != nil {
+		switch is := calls(link); {
+		case link.Kind != "" && link.Kind != "bridge" || is.Is == host.No:
 			return WithoutTrait, ""
 		case link.Kind == "":
 			return AnyTrait, "whether " + p.In.Name + " is a bridge is not known: the links were captured without their kind (ip -d link)"
-		case !known:
-			return AnyTrait, call + " was not captured"
+		case is.Is == host.Unknown:
+			return AnyTrait, is.Because
 		}
 		return WithTrait, "which port of " + p.In.Name + " the packet came by is not known"
 	}

@@ -89,6 +89,34 @@ func kernel() *Kernel {
 	}
 }
 
+// TestPhysdevCalls: what a bridge switches meets the rules by the sysctl, or by the bridge's own setting, and never
+// without the module that has the sysctl.
+func TestPhysdevCalls(t *testing.T) {
+	const name = "net.bridge.bridge-nf-call-iptables"
+	for _, tt := range []struct {
+		sysctl string // "-": not captured, "": there is none
+		own    host.Known
+		want   Truth
+	}{
+		{"1", host.No, True}, {"0", host.No, False}, {"0", host.Yes, True}, {"0", host.Unknown, False},
+		{"", host.No, False}, {"", host.Yes, False}, {"-", host.No, Undecided},
+	} {
+		k := kernel()
+		k.Host.Links[2].CallsIPTables = tt.own
+		delete(k.Host.Sysctls, name)
+		switch tt.sysctl {
+		case "":
+			k.Host.SysctlsWithin = []host.SysctlTree{{Name: "net.bridge"}}
+		case "-":
+		default:
+			k.Host.Sysctls[name] = tt.sysctl
+		}
+		if got := parseMatch(t, "-m physdev --physdev-is-in").Test(k, Prerouting, syn()); got.Truth != tt.want {
+			t.Errorf("sysctl %q, bridge %v: %v, want %v", tt.sysctl, tt.own, got.Truth, tt.want)
+		}
+	}
+}
+
 // unaware knows nothing.
 func unaware() *Kernel { return &Kernel{Host: &host.Host{}} }
 
