@@ -58,9 +58,11 @@ var documentation = []netip.Prefix{
 
 var (
 	linkLocal = netip.MustParsePrefix("fe80::/64")
-	mapped    = netip.MustParsePrefix("::ffff:0:0/96") // IPv4 in IPv6 (RFC 4291)
-	nat64     = netip.MustParsePrefix("64:ff9b::/96")  // RFC 6052
-	sixToFour = netip.MustParsePrefix("2002::/16")     // RFC 3056
+	// compatible is the old form of IPv4 in IPv6, which a tunnel device still has.
+	compatible = netip.MustParsePrefix("::/96")
+	mapped     = netip.MustParsePrefix("::ffff:0:0/96") // IPv4 in IPv6 (RFC 4291)
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")  // RFC 6052
+	sixToFour  = netip.MustParsePrefix("2002::/16")     // RFC 3056
 )
 
 // Address is the new address of a.
@@ -85,7 +87,7 @@ func (r *renaming) newAddress(a netip.Addr) netip.Addr {
 				return r.documented(i, a)
 			}
 		}
-	case mapped.Contains(a), nat64.Contains(a):
+	case mapped.Contains(a), nat64.Contains(a), compatible.Contains(a) && b[12] != 0:
 		v4 := r.address(netip.AddrFrom4([4]byte(b[12:]))).As4()
 		copy(b[12:], v4[:])
 		return netip.AddrFrom16(b)

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
@@ -35,7 +36,7 @@ var decisions = []decision{
 	{format: snapshot.IPLink, rewrite: always((*renaming).devices)},
 	{format: snapshot.IPRoute, rewrite: always((*renaming).devices)},
 	{format: snapshot.IPRule, rewrite: always((*renaming).devices)},
-	{format: snapshot.Sysctl, rewrite: always((*renaming).lines)},
+	{format: snapshot.Sysctl, rewrite: always((*renaming).sysctls)},
 	{format: snapshot.Conntrack, rewrite: always((*renaming).lines)},
 	{format: snapshot.ConntrackStats, rewrite: always((*renaming).lines)},
 	{format: snapshot.SocketList, rewrite: always((*renaming).lines)},
@@ -96,10 +97,35 @@ var yamlFlow = regexp.MustCompile(`^\{\s*[A-Za-z]`)
 
 // nftJSON rewrites the JSON of nft.
 func (r *renaming) nftJSON(data string) string {
+	var raw packetBytes // of the statement at hand
 	return r.json(data, documentStrings{
-		key: func(k string, _ place) string { return r.text(k, grammar) },
+		key: func(k string, _ place) string {
+			if k == "match" || k == "mangle" {
+				raw = packetBytes{}
+			}
+			return r.text(k, grammar)
+		},
+		bare: func(s string, at place) string {
+			switch at.last() {
+			case "offset":
+				raw.offset = s
+			case "len":
+				if slices.Contains(at, "payload") {
+					raw.length = s
+				}
+			default:
+				if raw.base != "" {
+					return r.packetNumber(s, raw)
+				}
+			}
+			return r.text(s, name)
+		},
 		value: func(s string, at place) string {
 			switch at.last() {
+			case "base":
+				if s != "th" {
+					raw.base = s
+				}
 			case "comment":
 				return r.comment(s)
 			case "prefix":
@@ -158,29 +184,66 @@ func (r *renaming) uname(data string) string {
 // metrics rewrites metrics in the form of Prometheus.
 func (r *renaming) metrics(data string) string {
 	return r.eachLine(data, func(line string) string {
-		m := prose
-		if !strings.HasPrefix(line, "#") {
-			m = grammar
+		if strings.HasPrefix(line, "#") {
+			return r.text(line, prose)
 		}
-		return r.text(line, m)
+		var b strings.Builder
+		at := 0
+		for _, m := range namedLabel.FindAllStringSubmatchIndex(line, -1) {
+			b.WriteString(r.text(line[at:m[2]], grammar))
+			b.WriteString(r.text(line[m[2]:m[3]], host))
+			at = m[3]
+		}
+		b.WriteString(r.text(line[at:], grammar))
+		return b.String()
+	})
+}
+
+// namedLabel is a label of metrics whose value is a name or a server.
+var namedLabel = regexp.MustCompile(`\b(?:host|hostname|node|nodename|instance|server|url|pod|namespace|service|container|endpoint)="((?:[^"\\]|\\.)*)"`)
+
+// ownName is a setting of the kernel that is the node's name.
+var ownName = regexp.MustCompile(`^(.*\bkernel[./](?:hostname|domainname)\s*[=:]\s*)(.*)$`)
+
+// sysctls rewrites settings of the kernel.
+func (r *renaming) sysctls(data string) string {
+	return r.eachLine(data, func(line string) string {
+		if m := ownName.FindStringSubmatch(line); m != nil {
+			return r.text(m[1], grammar) + r.text(m[2], host)
+		}
+		return r.lines(line)
 	})
 }
 
 // devices rewrites the output of ip and bridge, where an address with a prefix length is the address of a device.
 func (r *renaming) devices(data string) string {
-	if body := strings.TrimSpace(data); strings.HasPrefix(body, "[") || strings.HasPrefix(body, "{") {
+	if deviceJSON.MatchString(data) {
 		return r.json(data, documentStrings{
-			key:   func(k string, _ place) string { return r.text(k, grammar) },
-			value: func(s string, _ place) string { return r.text(s, grammar) },
+			key: func(k string, _ place) string { return r.text(k, grammar) },
+			value: func(s string, at place) string {
+				if at.last() == "ifalias" {
+					return r.text(s, host)
+				}
+				return r.text(s, grammar)
+			},
 		})
 	}
 	return r.eachLine(data, func(line string) string {
 		if m := ownAddress.FindStringSubmatchIndex(line); m != nil {
 			return r.text(line[:m[2]], grammar) + r.text(line[m[2]:m[3]], grammar) + r.text(line[m[3]:], grammar)
 		}
+		if m := alias.FindStringSubmatch(line); m != nil {
+			return m[1] + r.text(m[2], host)
+		}
 		return r.text(line, grammar)
 	})
 }
+
+// deviceJSON is how the JSON of ip begins; a prompt may begin with a bracket too.
+var deviceJSON = regexp.MustCompile(`^\s*(?:\{|\[\s*[{\]])`)
+
+// alias is what somebody wrote about a device.
+var alias = regexp.MustCompile(`^(\s+alias )(.*)$`)
 
 // ownAddress is the address of a device, without its prefix length.
 var ownAddress = regexp.MustCompile(`^\s+inet6? ([0-9a-fA-F.:]+)/`)

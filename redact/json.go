@@ -10,10 +10,12 @@ import (
 type documentStrings struct {
 	key   func(k string, at place) string
 	value func(s string, at place) string
+	// bare rewrites what has no quotes; nil where numbers stay.
+	bare func(s string, at place) string
 }
 
 // objectStrings are those of Kubernetes objects and of configurations.
-func (r *renaming) objectStrings() documentStrings { return documentStrings{r.key, r.value} }
+func (r *renaming) objectStrings() documentStrings { return documentStrings{r.key, r.value, r.bare} }
 
 // json rewrites the strings of JSON in place, several documents one behind the other among it. Everything else stays
 // byte for byte, so that lines keep their numbers. What is no JSON is rewritten as text, all of whose words are names.
@@ -54,7 +56,7 @@ func (r *renaming) json(data string, s documentStrings) string {
 			if n := len(stack); n > 0 && stack[n-1].wantKey {
 				stack[n-1].wantKey = false
 				fresh = s.key(text, at)
-				at = append(at[:stack[n-1].depth:stack[n-1].depth], text)
+				at = append(at[:stack[n-1].depth], text)
 			} else {
 				fresh = s.value(text, at)
 			}
@@ -70,7 +72,13 @@ func (r *renaming) json(data string, s documentStrings) string {
 			for end < len(data) && !strings.ContainsRune("{}[],:\" \t\r\n", rune(data[end])) {
 				end++
 			}
-			b.WriteString(r.text(data[i:end], name)) // numbers, true, false, null
+			raw := data[i:end]
+			if s.bare != nil {
+				raw = s.bare(raw, at)
+			} else {
+				raw = r.text(raw, name) // numbers, true, false, null
+			}
+			b.WriteString(raw)
 			i = end
 			continue
 		}

@@ -21,6 +21,8 @@ const (
 	prose
 	// name: what people chose. Only Kubernetes' own names stay.
 	name
+	// host: as name, of a place where formats have words too (a path, a server): it does not make them names elsewhere.
+	host
 )
 
 // words are those of formats and messages, in lower case, sorted.
@@ -53,9 +55,11 @@ type renaming struct {
 	addresses map[netip.Addr]netip.Addr
 	names     map[string]string
 	// seen are words that were decided on, by mode.
-	seen [name + 1]map[string]string
+	seen [host + 1]map[string]string
 	// learned are words that stood where a name stands, in lower case.
 	learned map[string]bool
+	// waiting is a flag whose value is the next string of a list.
+	waiting string
 	// chains are the hashes in the names of kube-proxy's chains, old to new.
 	chains map[string]string
 }
@@ -122,6 +126,7 @@ func (r *renaming) decide(w string, m mode) string {
 		return w
 	case m == name:
 		r.learned[strings.ToLower(w)] = true
+	case m == host:
 	case m == prose && r.learned[strings.ToLower(w)]:
 	case r.isWord(w, m):
 		return w
@@ -232,6 +237,10 @@ func (r *renaming) fresh(w string) string {
 		parts := strings.Split(w, "-")
 		for i, p := range parts {
 			if p != "" && !r.vocabulary[strings.ToLower(p)] && !plainNumber.MatchString(p) && !chainPrefix.MatchString(p+"-") {
+				if device.MatchString(p) { // Calico's chains have the device's name
+					parts[i] = r.renamed(p)
+					continue
+				}
 				parts[i] = r.part(p)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -77,9 +78,12 @@ func (r *renaming) netlink(data string) (string, error) {
 	head := r.eachLine(data[:end], func(line string) string {
 		if rest, ok := strings.CutPrefix(line, "interface "); ok {
 			number, device, _ := strings.Cut(rest, " ")
-			return "interface " + number + " " + r.text(device, grammar)
+			return "interface " + r.text(number, grammar) + " " + r.text(device, grammar)
 		}
-		return line
+		if headLine.MatchString(line) {
+			return line
+		}
+		return r.text(line, name)
 	})
 	body := []byte(data[end+2:])
 	if _, err := c.messages(body, c.declare); err != nil {
@@ -92,6 +96,9 @@ func (r *renaming) netlink(data string) (string, error) {
 	fresh := head + "\n\n" + string(out)
 	return fresh, r.verify(data, fresh)
 }
+
+// headLine is a line of a capture's head that says nothing of anybody.
+var headLine = regexp.MustCompile(`^(?:svcnet nf_tables netlink \d+|byte-order (?:little|big)-endian|generation \d+)$`)
 
 // verify prints both captures: what is left of the old one shows.
 func (r *renaming) verify(old, fresh string) error {
@@ -355,7 +362,7 @@ func (c *capture) notes(kind uint16, value []byte) ([]byte, error) {
 			s := c.r.comment(cText(text))
 			s = s[:min(len(s), 254)]
 			text = append([]byte(s), 0)
-		case kind == 9 && n <= 6, n == 1: // orders of bytes, typeof, flags
+		case kind == 9 && n <= 6, n == 1, kind == 0 && n == 2: // orders of bytes, typeof, flags, the version of nft
 		default:
 			return nil, fmt.Errorf("a note in it is of kind %d, which nobody knows", n)
 		}

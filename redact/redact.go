@@ -106,10 +106,36 @@ func (r *renaming) file(f string) string {
 	return strings.Join(parts, "/")
 }
 
-// fileName rewrites one element of a path.
+// fileName rewrites one element of a path. Words stay, and names do not that were found elsewhere: alone, before an
+// ending ("node-1.log"), and behind words ("iptables-save-node-1").
 func (r *renaming) fileName(p string) string {
 	if p == "-" || r.learned[strings.ToLower(p)] {
 		return r.text(p, name)
 	}
+	stem, ending := strings.TrimSuffix(p, path.Ext(p)), path.Ext(p)
+	parts := strings.Split(stem, "-")
+	if len(parts) > maxNameParts {
+		return r.text(p, name)
+	}
+	for first := range parts {
+		for last := len(parts); last > first; last-- {
+			run := strings.Join(parts[first:last], "-")
+			if !r.learned[strings.ToLower(run)] || r.vocabulary[strings.ToLower(run)] {
+				continue
+			}
+			var b strings.Builder
+			if first > 0 {
+				b.WriteString(r.text(strings.Join(parts[:first], "-"), grammar) + "-")
+			}
+			b.WriteString(r.text(run, name))
+			if last < len(parts) {
+				b.WriteString("-" + r.text(strings.Join(parts[last:], "-"), grammar))
+			}
+			return b.String() + r.text(ending, grammar)
+		}
+	}
 	return r.text(p, grammar)
 }
+
+// maxNameParts bounds how many hyphens the name of a file has for names to be looked for between them.
+const maxNameParts = 24

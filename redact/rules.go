@@ -16,8 +16,63 @@ var nameOptions = map[string]bool{
 	"--nfacct-name": true, "--led-trigger-id": true, "--rateest-name": true,
 }
 
-// field is a word of a line with the blanks in front of it: quoted ones whole.
-var field = regexp.MustCompile(`^(\s*)("(?:[^"\\]|\\.)*"?|/\*.*?\*/|\S+)`)
+// nextField cuts the next word off a line, with the blanks in front of it: what is in quotes, or between the marks of a
+// comment, is one. The word is empty where only blanks are left.
+func nextField(s string, noComments bool) (blanks, word string) {
+	n := len(s) - len(strings.TrimLeft(s, " \t\n\f\r"))
+	blanks, s = s[:n], s[n:]
+	switch {
+	case s == "":
+		return blanks, ""
+	case s[0] == '"':
+		return blanks, s[:stringEnd(s, 0)]
+	case strings.HasPrefix(s, "/*") && !noComments:
+		if end := strings.Index(s[2:], "*/"); end >= 0 {
+			return blanks, s[:end+4]
+		}
+	}
+	if end := strings.IndexAny(s, " \t\n\f\r"); end >= 0 {
+		return blanks, s[:end]
+	}
+	return blanks, s
+}
+
+// bytecode is a program of the kernel's filter as a list shows it.
+var bytecode = regexp.MustCompile(`(\bmatch bpf )(pinned \S+|\d[\d ,]*\d)`)
+
+// columns finds the source and the destination in a line of a list, behind its options ("--"): there iptables writes
+// names for addresses where it finds any.
+type columns struct {
+	before []string
+	after  int // fields behind the options; -1 before them
+	first  int // which of them is the source
+}
+
+// host tells whether the next word is an address, or the name of one.
+func (c *columns) host(word string) bool {
+	if c.after >= 0 {
+		c.after++
+		return c.after-1 == c.first || c.after-1 == c.first+1
+	}
+	switch n := len(c.before); {
+	case n > 5, n == 0 && strings.HasPrefix(word, "-"):
+		c.before = append(c.before, "", "", "", "", "", "") // no line of a list
+	case n > 0 && (word == "--" || word == "-f" || word == "!f"):
+		c.after = 0
+		if n > 2 && counter.MatchString(c.before[0]) && counter.MatchString(c.before[1]) {
+			c.first = 2 // with counters there are devices in front
+		}
+	default:
+		c.before = append(c.before, word)
+	}
+	return false
+}
+
+// counter is a number of packets or bytes in a list.
+var counter = regexp.MustCompile(`^\d+[KMGTP]?$`)
+
+// anywhere are names that iptables itself gives addresses.
+var anywhere = set("anywhere", "localhost", "default", "any", "loopback", "link-local")
 
 // rules rewrites what iptables prints, in each of its forms.
 func (r *renaming) rules(data string) string {
@@ -32,16 +87,28 @@ func (r *renaming) ruleLine(line string) string {
 	var subject string
 	rest, last := line, ""
 	destination := ""
+	rest = bytecode.ReplaceAllStringFunc(rest, func(f string) string {
+		m := bytecode.FindStringSubmatch(f)
+		return m[1] + r.renamed(m[2])
+	})
+	list := columns{after: -1}
+	noComments := false
 	for rest != "" {
-		f := field.FindStringSubmatch(rest)
-		if f == nil {
-			b.WriteString(rest) // blanks
+		blanks, word := nextField(rest, noComments)
+		rest = rest[len(blanks)+len(word):]
+		b.WriteString(blanks)
+		if word == "" {
 			break
 		}
-		rest = rest[len(f[0]):]
-		b.WriteString(f[1])
-		word := f[2]
+		noComments = noComments || word == "/*" || strings.HasPrefix(word, "/*") && !strings.HasSuffix(word, "*/")
 		switch {
+		case list.host(word):
+			bare, _, _ := strings.Cut(strings.TrimPrefix(word, "!"), "/")
+			if anywhere[bare] {
+				b.WriteString(word)
+			} else {
+				b.WriteString(r.text(word, host))
+			}
 		case last == "--comment":
 			text, quote := unquote(word)
 			if key, endpoint, ok := dataplane.ServicePortOf(text); ok {
@@ -89,25 +156,31 @@ func (r *renaming) ruleLine(line string) string {
 // opaque rewrites a value that may hold anything, numbers that spell addresses among them.
 func (r *renaming) opaque(word, option string, m mode) string {
 	switch option {
-	case "--u32", "--bytecode", "--hex-string":
+	case "--u32", "u32", "--bytecode", "--hex-string":
 		return r.renamed(word)
 	}
 	return r.text(word, m)
 }
+
+// unescape and escape are made once: a line may hold very many strings.
+var (
+	unescape = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
+	escape   = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+)
 
 func unquote(word string) (text, quote string) {
 	if !strings.HasPrefix(word, `"`) {
 		return word, ""
 	}
 	text = strings.TrimSuffix(word[1:], `"`)
-	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(text), `"`
+	return unescape.Replace(text), `"`
 }
 
 func escapeQuotes(s, quote string) string {
 	if quote == "" {
 		return s
 	}
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)
+	return escape.Replace(s)
 }
 
 // comment rewrites the comment of a rule, a set or an element.
@@ -126,11 +199,19 @@ func (r *renaming) eachLine(data string, rewrite func(string) string) string {
 	b.Grow(len(data))
 	for line := range strings.Lines(data) {
 		body := strings.TrimRight(line, "\r\n")
-		b.WriteString(rewrite(body))
+		if m := prompt.FindStringSubmatch(body); m != nil {
+			b.WriteString(m[1] + r.text(m[2], host) + r.text(m[3], host) + r.text(m[4], grammar))
+			b.WriteString(rewrite(body[len(m[0]):]))
+		} else {
+			b.WriteString(rewrite(body))
+		}
 		b.WriteString(line[len(body):])
 	}
 	return b.String()
 }
+
+// prompt is a shell's, which captures have in front of commands: its user, its node, and where it is.
+var prompt = regexp.MustCompile(`^([\s(\[]*)([A-Za-z0-9._-]+@)?([A-Za-z0-9._-]+)((?::[~/][^\s#$]*|\s+[~/][^\s#$]*)\]?\s?[#$]\s)`)
 
 // quoted is a string within a line.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
@@ -141,6 +222,7 @@ func (r *renaming) nftText(data string) string {
 		if strings.HasPrefix(strings.TrimSpace(line), "#") {
 			return r.text(line, prose)
 		}
+		line = r.packetLine(line)
 		var b strings.Builder
 		at := 0
 		for _, m := range quoted.FindAllStringIndex(line, -1) {

@@ -18,21 +18,38 @@ var (
 	hardware   = regexp.MustCompile(`^[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}`)
 	dotted     = regexp.MustCompile(`^\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 	underlined = regexp.MustCompile(`^\d{1,3}_\d{1,3}_\d{1,3}_\d{1,3}`)
-	colons     = regexp.MustCompile(`^[0-9A-Fa-f:]*:[0-9A-Fa-f:]*(?:\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})?`)
+	colons     = regexp.MustCompile(`^[0-9A-Fa-f:]*:(?:\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|[0-9A-Fa-f]*)`)
 	nftName    = regexp.MustCompile(`^(service|local|external|firewall|endpoint|affinity)-[A-Z2-7]{8}-[A-Za-z0-9./_-]*`)
 	kubeChain  = regexp.MustCompile(`^(KUBE-(?:SVC|SVL|EXT|FW|XLB|SEP)-)([A-Z2-7]{16})\b`)
 	maskAfter  = regexp.MustCompile(`^/(255\.\d{1,3}\.\d{1,3}\.\d{1,3}|128\.0\.0\.0|192\.0\.0\.0|224\.0\.0\.0|240\.0\.0\.0|248\.0\.0\.0|252\.0\.0\.0|254\.0\.0\.0)`)
 	bitsAfter  = regexp.MustCompile(`^/(\d{1,3})\b`)
 	clusterDNS = regexp.MustCompile(`^svc\.cluster\.local\b`)
+	// arpa is an IPv6 address as the DNS has it, digit by digit from its end.
+	arpa = regexp.MustCompile(`^((?:[0-9A-Fa-f]\.){3,31}[0-9A-Fa-f])(\.ip6\.arpa)\b`)
 	// foreign is a word with letters beyond ASCII.
 	foreign = regexp.MustCompile(`^[\pL\pN\pM](?:[\pL\pN\pM]|-+[\pL\pN\pM])*`)
 )
+
+// window is as much as is looked at for tokens that have a greatest length: the others of a long line are looked at once.
+const window = 96
+
+// longestAddress is the length of an IPv6 address that ends in an IPv4 one.
+const longestAddress = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 
 // text rewrites text whose words are taken in one mode.
 func (r *renaming) text(s string, m mode) string {
 	var b strings.Builder
 	b.Grow(len(s))
+	given, hostEnd := m, 0
 	for i := 0; i < len(s); {
+		// A server in a URL, and in text for people that of "user@server".
+		if i >= hostEnd && (strings.HasSuffix(s[:i], "://") || given == prose && i > 1 && s[i-1] == '@' && letterAfter(s[i-2:])) {
+			hostEnd = i + hostLength(s[i:])
+		}
+		m = given
+		if i < hostEnd && m != name {
+			m = host
+		}
 		if !startsToken(s, i) {
 			b.WriteByte(s[i])
 			i++
@@ -60,6 +77,7 @@ func startsToken(s string, i int) bool {
 func (r *renaming) token(s string, m mode) (int, string) {
 	c := s[0]
 	digit := c >= '0' && c <= '9'
+	near := s[:min(len(s), window)]
 	if digit || c == ':' || isHex(c) && strings.IndexByte(s[:min(len(s), 5)], ':') > 0 {
 		if n, out := r.addressToken(s); n > 0 {
 			return n, out
@@ -68,13 +86,18 @@ func (r *renaming) token(s string, m mode) (int, string) {
 	if c == ':' {
 		return 0, ""
 	}
+	if isHex(c) && len(s) > 1 && s[1] == '.' {
+		if f := arpa.FindStringSubmatch(near); f != nil {
+			return len(f[0]), r.renamed(f[1]) + f[2]
+		}
+	}
 	if digit {
 		for _, kept := range []*regexp.Regexp{timestamp, clock} {
-			if f := kept.FindString(s); f != "" {
+			if f := kept.FindString(near); f != "" {
 				return len(f), f
 			}
 		}
-		if f := underlined.FindString(s); f != "" {
+		if f := underlined.FindString(near); f != "" {
 			return len(f), r.renamed(f)
 		}
 	}
@@ -85,11 +108,11 @@ func (r *renaming) token(s string, m mode) (int, string) {
 				return len(f), out
 			}
 		}
-		if f := clusterDNS.FindString(s); f != "" {
+		if f := clusterDNS.FindString(near); f != "" {
 			return len(f), f
 		}
 	case 'K':
-		if f := kubeChain.FindStringSubmatch(s); f != nil {
+		if f := kubeChain.FindStringSubmatch(near); f != nil {
 			return len(f[0]), f[1] + r.chainHash(f[2])
 		}
 	}
@@ -128,7 +151,22 @@ func wordLength(s string) int {
 }
 
 // addressToken rewrites an address, with its prefix length or mask, at the start of s.
-func (r *renaming) addressToken(s string) (int, string) {
+func (r *renaming) addressToken(whole string) (int, string) {
+	if n := octets(whole); n > 6 {
+		return 3*n - 1, r.octets(whole[:3*n-1])
+	}
+	// What is longer than an address is none, and may hold several.
+	if n := hexLength(whole); n > longestAddress && strings.Count(whole[:longestAddress], ":") > 1 {
+		var out []string
+		for part := range strings.SplitSeq(whole[:n], ":") {
+			if part != "" {
+				part = r.renamed(part)
+			}
+			out = append(out, part)
+		}
+		return n, strings.Join(out, ":")
+	}
+	s := whole[:min(len(whole), window)]
 	if f := hardware.FindString(s); f != "" && !continues(s[len(f):]) {
 		digits := strings.NewReplacer(":", "", "-", "").Replace(f)
 		raw, err := hex.DecodeString(digits)
@@ -156,6 +194,54 @@ func (r *renaming) addressToken(s string) (int, string) {
 		}
 	}
 	return 0, ""
+}
+
+// octets counts the hardware address at the start of s, if nothing but pairs of digits stands there.
+func octets(s string) int {
+	n := 0
+	for i := 0; i+1 < len(s) && isHex(s[i]) && isHex(s[i+1]); i += 3 {
+		n++
+		if i+2 == len(s) || s[i+2] != ':' {
+			if letterAfter(s[i+2:]) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// octets rewrites a hardware address that is longer than Ethernet's, or the header of a packet in the kernel's log: two
+// addresses and a type.
+func (r *renaming) octets(f string) string {
+	digits := strings.ReplaceAll(f, ":", "")
+	if raw, err := hex.DecodeString(digits); err == nil && len(raw) == 14 {
+		return macText(r.hardware([6]byte(raw)), f) + ":" + macText(r.hardware([6]byte(raw[6:])), f) + f[35:]
+	}
+	fresh := cased(f, r.digits(digits, len(digits)))
+	var out []string
+	for i := 0; i < len(fresh); i += 2 {
+		out = append(out, fresh[i:i+2])
+	}
+	return strings.Join(out, ":")
+}
+
+// hexLength is how far hexadecimal digits and colons go.
+func hexLength(s string) int {
+	n := 0
+	for n < len(s) && (isHex(s[n]) || s[n] == ':') {
+		n++
+	}
+	return n
+}
+
+// hostLength is how far the name of a server goes.
+func hostLength(s string) int {
+	n := 0
+	for n < len(s) && (letterAfter(s[n:]) || s[n] >= 0x80 || strings.IndexByte(".-_", s[n]) >= 0) {
+		n++
+	}
+	return n
 }
 
 // continues tells whether what stands before goes on: eight groups of two digits are no hardware address.

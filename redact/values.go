@@ -29,7 +29,17 @@ var proseFields = set("message", "note", "error", "lastError")
 var flagFields = set("args", "command")
 
 // nameFlags are flags whose value is a name whatever it looks like.
-var nameFlags = set("--hostname-override", "--cluster-name", "--node-name", "--kubeconfig", "--config", "--master", "--bind-interface")
+var nameFlags = set("hostname-override", "cluster-name", "node-name", "bind-interface")
+
+// hostFlags are those whose value is a path or a server: names, but with words of formats among them.
+var hostFlags = set("kubeconfig", "config", "master", "server", "service-account-issuer", "cluster-domain", "cloud-config")
+
+// switches are flags that have no value of their own.
+var switches = set("bind-address-hard-fail", "cleanup", "init-only", "ipvs-strict-arp", "iptables-localhost-nodeports", "logtostderr",
+	"masquerade-all", "profiling")
+
+// secretFlag tells flags whose value nobody else may see; a file that holds it is a path.
+var secretFlag = regexp.MustCompile(`(?:^|-)(?:token|password|secret|passphrase|api-key)$`)
 
 var secretFields = set("certificate-authority-data", "client-certificate-data", "client-key-data", "token", "password", "client-secret",
 	"id-token", "refresh-token", "auth", "caBundle", "stringData", "binaryData")
@@ -99,14 +109,35 @@ func (p place) last() string {
 
 // free tells whether keys at this place are people's.
 func (p place) free() bool {
-	return freeMaps[p.last()]
+	return freeMaps[strings.TrimPrefix(p.last(), managed)]
+}
+
+// managed is how managedFields mark fields.
+const managed = "f:"
+
+// secret tells whether nobody else may see what stands at this place.
+func (p place) secret() bool {
+	for _, k := range p[max(0, len(p)-2):] {
+		if secretFields[k] || strings.HasSuffix(k, "-data") {
+			return true
+		}
+	}
+	return false
 }
 
 // key rewrites a key that stands at a place.
 func (r *renaming) key(k string, at place) string {
+	r.waiting = ""
+	if inner, ok := strings.CutPrefix(k, "k:{"); ok { // an item of a list in managedFields
+		return "k:" + r.json("{"+inner, r.objectStrings())
+	}
 	switch {
+	case at.free() && strings.HasPrefix(k, managed):
+		return managed + r.label(k[len(managed):])
 	case at.free():
 		return r.label(k)
+	case secretFields[k]:
+		return k
 	case r.fields[k] && at.last() != "data":
 		return k
 	}
@@ -131,6 +162,9 @@ func (r *renaming) label(k string) string {
 // value rewrites a string that stands at a place, whose last key is its own.
 func (r *renaming) value(s string, at place) string {
 	k := at.last()
+	if strings.HasSuffix(k, "/last-applied-configuration") && strings.HasPrefix(s, "{") {
+		return r.json(s, r.objectStrings()) // an object once more
+	}
 	if len(at) > 1 && at[:len(at)-1].free() {
 		if strings.HasSuffix(k, "proxy-protocol") || domainOfKubernetes.MatchString(strings.Split(k, "/")[0]) && r.isWord(s, prose) && !r.learned[strings.ToLower(s)] && strings.Contains(k, "/") && wordLabels[k] {
 			return r.text(s, grammar)
@@ -138,7 +172,7 @@ func (r *renaming) value(s string, at place) string {
 		return r.text(s, name)
 	}
 	switch {
-	case secretFields[k] || strings.HasSuffix(k, "-data"):
+	case at.secret():
 		if s == "" {
 			return s
 		}
@@ -148,6 +182,9 @@ func (r *renaming) value(s string, at place) string {
 	case strings.Contains(s, "\n") && (strings.Contains(k, "conf") || strings.Contains(s, ": ")):
 		return r.yaml(s)
 	case flagFields[k]:
+		if strings.ContainsAny(s, " \t\n") {
+			return r.flags(s) // a line for a shell
+		}
 		return r.flag(s)
 	case proseFields[k]:
 		return r.prose(s)
@@ -168,31 +205,81 @@ func lowerFirst(s string) string {
 	return strings.ToLower(s[:1]) + s[1:]
 }
 
-// flag rewrites an argument of a program.
-func (r *renaming) flag(s string) string {
-	if !strings.HasPrefix(s, "-") {
-		return r.text(s, grammar)
+// bare rewrites what has no quotes in an object.
+func (r *renaming) bare(s string, at place) string {
+	if at.secret() && s != "null" && s != "true" && s != "false" {
+		return `"redacted"`
 	}
-	f, v, ok := strings.Cut(s, "=")
-	if !ok {
-		return r.text(f, grammar)
-	}
-	if nameFlags[f] {
-		return r.text(f, grammar) + "=" + r.text(v, name)
-	}
-	return r.text(f, grammar) + "=" + r.text(v, grammar)
+	return r.text(s, name)
 }
 
-// flags rewrites a command line, or the flags that a log lists.
-func (r *renaming) flags(data string) string {
-	return r.eachLine(data, func(line string) string {
-		var b strings.Builder
-		for i, f := range strings.Split(line, " ") {
-			if i > 0 {
-				b.WriteByte(' ')
-			}
-			b.WriteString(r.flag(f))
+// flag rewrites an argument of a program; one that is no flag may be the value of the one before.
+func (r *renaming) flag(s string) string {
+	before := r.waiting
+	r.waiting = ""
+	if !strings.HasPrefix(s, "-") || strings.HasSuffix(before, "-arg") {
+		return r.flagValue(before, s)
+	}
+	f, v, ok := strings.Cut(s, "=")
+	bare := strings.TrimLeft(f, "-")
+	if !ok {
+		if !switches[bare] {
+			r.waiting = bare
 		}
-		return b.String()
-	})
+		return r.text(f, grammar)
+	}
+	return r.text(f, grammar) + "=" + r.flagValue(bare, v)
+}
+
+// flagValue rewrites the value of a flag; the flag is empty where nobody knows it.
+func (r *renaming) flagValue(f, v string) string {
+	switch {
+	case v == "", strings.HasPrefix(v, "$("), strings.HasPrefix(v, "${"): // a variable that a pod sets
+	case secretFlag.MatchString(f):
+		return "redacted"
+	case strings.HasSuffix(f, "-arg"): // for a program inside this one
+		if f, inner, ok := strings.Cut(v, "="); ok {
+			return r.text(f, grammar) + "=" + r.flagValue(strings.TrimLeft(f, "-"), inner)
+		}
+	case nameFlags[f]:
+		return r.text(v, name)
+	case hostFlags[f]:
+		return r.text(v, host)
+	}
+	return r.text(v, grammar)
+}
+
+// betweenFlags ends an argument: blanks, zeros as the kernel has them, quotes and brackets of a list.
+func betweenFlags(c byte) bool { return strings.IndexByte(" \t\x00\r\n\"'[]", c) >= 0 }
+
+// flags rewrites a command line, or the flags that a log lists. A flag and its value may stand in two lines.
+func (r *renaming) flags(data string) string {
+	var b strings.Builder
+	r.waiting = ""
+	for i := 0; i < len(data); {
+		if betweenFlags(data[i]) {
+			b.WriteByte(data[i])
+			i++
+			continue
+		}
+		end := i
+		for end < len(data) && !betweenFlags(data[end]) {
+			// A value in quotes ("--name='a b'") is one.
+			end++
+		}
+		switch word := data[i:end]; word {
+		case "-", ",":
+			b.WriteString(word)
+		default:
+			// "--hostname-override=" before a quote waits for what is quoted.
+			if f, ok := strings.CutSuffix(word, "="); ok && strings.HasPrefix(f, "-") && end < len(data) && (data[end] == '"' || data[end] == '\'') {
+				b.WriteString(r.flag(f) + "=")
+				break
+			}
+			b.WriteString(r.flag(word))
+		}
+		i = end
+	}
+	r.waiting = ""
+	return b.String()
 }

@@ -27,6 +27,10 @@ type yamlText struct {
 	inBlock bool
 	block   int
 	text    string
+	// at are the keys that lead to where the next value stands, those of flow collections among them.
+	at place
+	// hidden: the scalar that goes on is a secret.
+	hidden bool
 	// open is the quote of a scalar that goes on in the next line.
 	open byte
 }
@@ -39,19 +43,7 @@ type yamlKey struct {
 type flowLevel struct {
 	object bool
 	key    string
-}
-
-func (y *yamlText) place() place {
-	var out place
-	for _, k := range y.keys {
-		out = append(out, k.key)
-	}
-	for _, f := range y.flow {
-		if f.key != "" {
-			out = append(out, f.key)
-		}
-	}
-	return out
+	depth  int // how many keys lead to it
 }
 
 func (y *yamlText) line(line string) {
@@ -63,6 +55,9 @@ func (y *yamlText) line(line string) {
 		return
 	case y.inBlock && column > y.block && proseFields[y.text]:
 		y.out.WriteString(y.r.prose(line))
+		return
+	case y.inBlock && column > y.block && y.open == 0 && len(y.flow) == 0 && y.at.secret():
+		y.out.WriteString(line[:column] + "redacted")
 		return
 	case y.open != 0:
 		y.continued(line)
@@ -78,7 +73,7 @@ func (y *yamlText) line(line string) {
 		y.out.WriteString(y.r.prose(line))
 		return
 	case strings.HasPrefix(line, "---"), strings.HasPrefix(line, "..."):
-		y.keys = nil
+		y.keys, y.at = nil, nil
 		y.out.WriteString(line[:3])
 		if rest := line[3:]; strings.TrimSpace(rest) != "" {
 			y.value(rest)
@@ -109,27 +104,27 @@ func (y *yamlText) line(line string) {
 	}
 	y.pop(column)
 	raw := rest[:n]
-	fresh := y.r.key(key, y.place())
+	fresh := y.r.key(key, y.at)
 	if fresh != key {
 		raw = requote(raw, fresh)
 	}
 	y.out.WriteString(raw)
 	y.out.WriteByte(':')
-	y.keys = append(y.keys, yamlKey{column, key})
+	y.keys, y.at = append(y.keys, yamlKey{column, key}), append(y.at, key)
 	y.value(rest[n+1:])
 }
 
 // pop leaves the keys that stand further left than column.
 func (y *yamlText) pop(column int) {
 	for n := len(y.keys); n > 0 && y.keys[n-1].column >= column; n-- {
-		y.keys = y.keys[:n-1]
+		y.keys, y.at = y.keys[:n-1], y.at[:n-1]
 	}
 }
 
 // popBelow leaves the key whose value a line in this column goes on with.
 func (y *yamlText) popBelow(column int) {
 	for n := len(y.keys); n > 1 && y.keys[n-1].column > column; n-- {
-		y.keys = y.keys[:n-1]
+		y.keys, y.at = y.keys[:n-1], y.at[:n-1]
 	}
 }
 
@@ -181,17 +176,21 @@ func (y *yamlText) value(s string) {
 		if n := len(y.keys); n > 0 {
 			y.block = y.keys[n-1].column
 		}
-		y.text = y.place().last()
+		y.text = y.at.last()
 		y.out.WriteString(body)
 		return
 	case '"', '\'':
 		n, text, whole := yamlQuoted(body)
 		if !whole {
-			y.open = body[0]
+			y.open, y.hidden = body[0], y.at.secret()
+			if y.hidden {
+				y.out.WriteString(body[:1] + "redacted")
+				return
+			}
 			y.out.WriteString(y.r.text(body, y.modeHere()))
 			return
 		}
-		if fresh := y.r.value(text, y.place()); fresh != text {
+		if fresh := y.r.value(text, y.at); fresh != text {
 			y.out.WriteString(requote(body[:1], fresh))
 		} else {
 			y.out.WriteString(body[:n])
@@ -206,13 +205,13 @@ func (y *yamlText) value(s string) {
 	if i := strings.Index(body, " #"); i >= 0 {
 		plain, comment = body[:i], body[i:]
 	}
-	y.out.WriteString(y.r.value(plain, y.place()))
+	y.out.WriteString(y.r.value(plain, y.at))
 	y.out.WriteString(y.r.prose(comment))
 }
 
 // modeHere is how words of a value are taken that is not whole.
 func (y *yamlText) modeHere() mode {
-	at := y.place()
+	at := y.at
 	if proseFields[at.last()] {
 		return prose
 	}
@@ -221,6 +220,7 @@ func (y *yamlText) modeHere() mode {
 
 // continued rewrites a line within a quoted scalar.
 func (y *yamlText) continued(line string) {
+	quote := string(y.open)
 	for i := 0; i < len(line); i++ {
 		if line[i] == '\\' && y.open == '"' {
 			i++
@@ -230,6 +230,12 @@ func (y *yamlText) continued(line string) {
 			y.open = 0
 			break
 		}
+	}
+	if y.hidden {
+		if y.open == 0 {
+			y.out.WriteString(line[:len(line)-len(strings.TrimLeft(line, " \t"))] + "redacted" + quote)
+		}
+		return
 	}
 	y.out.WriteString(y.r.text(line, y.modeHere()))
 }
@@ -270,11 +276,12 @@ func (y *yamlText) flowText(s string) {
 		c := s[i]
 		switch c {
 		case '{', '[':
-			y.flow = append(y.flow, flowLevel{object: c == '{'})
+			y.flow = append(y.flow, flowLevel{object: c == '{', depth: len(y.at)})
 			y.out.WriteByte(c)
 			i++
 		case '}', ']':
 			if n := len(y.flow); n > 0 {
+				y.at = y.at[:y.flow[n-1].depth]
 				y.flow = y.flow[:n-1]
 			}
 			y.out.WriteByte(c)
@@ -286,6 +293,7 @@ func (y *yamlText) flowText(s string) {
 		case ',':
 			if n := len(y.flow); n > 0 && y.flow[n-1].object {
 				y.flow[n-1].key = ""
+				y.at = y.at[:y.flow[n-1].depth]
 			}
 			y.out.WriteByte(c)
 			i++
@@ -326,14 +334,15 @@ func (y *yamlText) flowScalar(s string) int {
 	top := len(y.flow) - 1
 	behind := strings.TrimLeft(s[n:], " ")
 	if top >= 0 && y.flow[top].object && y.flow[top].key == "" && strings.HasPrefix(behind, ":") {
-		fresh := y.r.key(text, y.place())
+		fresh := y.r.key(text, y.at)
 		y.out.WriteString(requote(s[:1], fresh))
 		y.flow[top].key = text
+		y.at = append(y.at, text)
 		colon := len(s) - len(behind) + 1
 		y.out.WriteString(s[n:colon])
 		return colon
 	}
-	fresh := y.r.value(text, y.place())
+	fresh := y.r.value(text, y.at)
 	if fresh == text {
 		y.out.WriteString(s[:n])
 	} else {
