@@ -180,7 +180,7 @@ func (a *app) reach(ctx context.Context, e *evidence, pick choice) (*reach, erro
 	}
 	var known []snapshot.Evidence
 	if len(t.names) == 0 && t.asked() == "" {
-		s, err := e.live.read(ctx, a, "", e.pods)
+		s, err := e.live.read(ctx, a, "", e.pods, nil)
 		var none *notNode
 		switch {
 		case err == nil:

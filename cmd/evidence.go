@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/svcnet/svcnet/cmd/demo"
 	"github.com/svcnet/svcnet/collectors/snapshot"
@@ -98,16 +99,22 @@ func (e *evidence) read(ctx context.Context, a *app) (*snapshot.Snapshot, error)
 	case e.offline():
 		return snapshot.Load(e.files, a.In)
 	case len(e.files) == 0:
-		return e.live.read(ctx, a, e.node(), e.pods)
+		return e.live.read(ctx, a, e.node(), e.pods, nil)
 	}
 	files, err := snapshot.Load(e.files, a.In)
 	if err != nil {
 		return nil, err
 	}
+	var known []*corev1.Pod
 	if len(files.Of(snapshot.Objects)) > 0 {
 		e.live.noAPI = true
+		if len(e.pods) > 0 {
+			for _, p := range decoded(files).Pods {
+				known = append(known, p.Pod)
+			}
+		}
 	}
-	read, err := e.live.read(ctx, a, e.node(), e.pods)
+	read, err := e.live.read(ctx, a, e.node(), e.pods, known)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways to log in that kubeconfigs name
 	"k8s.io/client-go/rest"
@@ -143,13 +144,13 @@ func (l *live) noCluster() error {
 	return errors.New("it names no cluster")
 }
 
-// read reads this machine.
-func (l *live) read(ctx context.Context, a *app, node string, pods []string) (*snapshot.Snapshot, error) {
+// read reads this machine, and the network namespaces of pods. known are the pods of this node where files say them.
+func (l *live) read(ctx context.Context, a *app, node string, pods []string, known []*corev1.Pod) (*snapshot.Snapshot, error) {
 	api, err := l.api()
 	if err != nil {
 		return nil, err
 	}
-	s, err := collectors.Collect(ctx, collectors.Options{Node: node, API: api, Root: l.root, Silent: l.silent, Pods: pods})
+	s, err := collectors.Collect(ctx, collectors.Options{Node: node, API: api, Root: l.root, Silent: l.silent, Pods: pods, Known: known})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ package collectors
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/svcnet/svcnet/collectors/snapshot"
 )
 
@@ -27,6 +29,9 @@ type Options struct {
 	Silent bool
 	// Pods are pods of this node, as NAMESPACE/NAME, whose network namespaces are read too.
 	Pods []string
+	// Known are the pods of this node where they are known already. Else pods.json says them, if the API is read: their
+	// addresses tell which namespace is whose.
+	Known []*corev1.Pod
 	// Kept holds what an earlier reading with the same Kept read of rules: it is taken again where the kernel says that
 	// they did not change. Nil: everything is read.
 	Kept *Kept

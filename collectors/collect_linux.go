@@ -70,7 +70,7 @@ func collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
 	}
 	s.Evidence = append(s.Evidence, running.evidence(unseen)...)
 	s.Evidence = append(s.Evidence, p.readAll(ctx, nodeSources)...)
-	s.Evidence = append(s.Evidence, p.readPods(ctx, o.Pods, dataOf(s, "pods.json"))...)
+	s.Evidence = append(s.Evidence, p.readPods(ctx, o, dataOf(s, "pods.json"))...)
 	s.Arrange()
 	return s, ctx.Err()
 }

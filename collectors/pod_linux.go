@@ -13,6 +13,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 )
@@ -29,22 +30,35 @@ var podSources = []source{
 	{name: "socket", read: readSockets},
 }
 
-// readPods reads the network namespaces of pods, named NAMESPACE/NAME. podList is the pods of this node as the
-// API has them: their addresses tell which namespace is whose.
-func (p *place) readPods(ctx context.Context, pods []string, podList []byte) []snapshot.Evidence {
+// readPods reads the network namespaces of the pods that are asked for. podList is the pods of this node as the API has
+// them, empty where it was not read.
+func (p *place) readPods(ctx context.Context, o Options, podList []byte) []snapshot.Evidence {
+	known := o.Known
+	if len(o.Pods) > 0 && known == nil {
+		known = podsIn(podList)
+	}
 	var out []snapshot.Evidence
-	for _, pod := range pods {
-		out = append(out, p.readPod(ctx, pod, podList)...)
+	for _, pod := range o.Pods {
+		out = append(out, p.readPod(ctx, pod, known)...)
 	}
 	return out
 }
 
-func (p *place) readPod(ctx context.Context, pod string, podList []byte) []snapshot.Evidence {
+// podsIn are the pods of a list as the API writes it, nil when it is none.
+func podsIn(podList []byte) []*corev1.Pod {
+	var list struct{ Items []*corev1.Pod }
+	if len(podList) == 0 || json.Unmarshal(podList, &list) != nil {
+		return nil
+	}
+	return list.Items
+}
+
+func (p *place) readPod(ctx context.Context, pod string, known []*corev1.Pod) []snapshot.Evidence {
 	dir := snapshot.PodDir(pod)
 	could := func(err error) []snapshot.Evidence {
 		return []snapshot.Evidence{couldNot(dir+"iptables-nft-save.txt", snapshot.IPTablesSave, "the network namespace of pod "+pod, err)}
 	}
-	addrs, err := podAddrs(podList, pod)
+	addrs, err := podAddrs(known, pod)
 	if err != nil {
 		// There was nothing to try: nothing failed.
 		e := missed(dir+"iptables-nft-save.txt", snapshot.IPTablesSave, snapshot.NotCollected, fmt.Errorf("read the network namespace of pod %s: %w", pod, err))
@@ -63,19 +77,12 @@ func (p *place) readPod(ctx context.Context, pod string, podList []byte) []snaps
 }
 
 // podAddrs are the addresses of a pod of this node.
-func podAddrs(podList []byte, pod string) ([]netip.Addr, error) {
-	var pods struct {
-		Items []struct {
-			Metadata struct{ Namespace, Name string }
-			Spec     struct{ HostNetwork bool }
-			Status   struct{ PodIPs []struct{ IP string } }
-		}
-	}
-	if len(podList) == 0 || json.Unmarshal(podList, &pods) != nil {
+func podAddrs(known []*corev1.Pod, pod string) ([]netip.Addr, error) {
+	if known == nil {
 		return nil, errors.New("its addresses are not known, because the pods of this node were not read (see pods.json)")
 	}
-	for _, it := range pods.Items {
-		if it.Metadata.Namespace+"/"+it.Metadata.Name != pod {
+	for _, it := range known {
+		if it == nil || it.Namespace+"/"+it.Name != pod {
 			continue
 		}
 		if it.Spec.HostNetwork {

@@ -398,7 +398,10 @@ func (c *cluster) inPod() {
 	for _, source := range []string{"ip-addr.txt", "ip-route.txt", "ss.txt"} {
 		i := slices.IndexFunc(s.Evidence, func(e snapshot.Evidence) bool { return e.File == snapshot.PodDir("default/"+pod.Name)+source })
 		if i < 0 || s.Evidence[i].Status != snapshot.OK {
-			t.Errorf("%s of the pod was not read: %s", source, r.stderr)
+			t.Errorf("%s of the pod was not read: exit %d: %s", source, r.code, r.stderr)
+			for _, e := range s.Evidence {
+				t.Logf("%s: %s %s", e.File, e.Status, e.Error)
+			}
 		} else if source == "ip-addr.txt" && !strings.Contains(string(s.Evidence[i].Data), pod.Status.PodIP) {
 			t.Errorf("%s is not in the namespace that was read:\n%s", pod.Status.PodIP, s.Evidence[i].Data)
 		}
