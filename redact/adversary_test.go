@@ -154,15 +154,18 @@ func TestNamesInFileNames(t *testing.T) {
 // TestHeadOfCapture: a line that nobody knows in the head of a netlink capture does not stay.
 func TestHeadOfCapture(t *testing.T) {
 	s := load(t, "../test/recorded/testdata/kube-proxy-1.36-nftables")
-	for _, e := range s.Of(snapshot.NFTNetlink) {
-		data := strings.Replace(string(e.Data), "\ninterface ", "\ntaken on acme-payroll\ninterface ", 1)
-		got, err := newRenaming(testKey).netlink(data)
-		if err == nil && strings.Contains(got, "acme") {
-			t.Error("a line of the head stays")
-		}
-		return
+	captures := s.Of(snapshot.NFTNetlink)
+	if len(captures) == 0 {
+		t.Fatal("no capture: the test does not look")
 	}
-	t.Fatal("no capture: the test does not look")
+	was := string(captures[0].Data)
+	data := strings.Replace(was, "\ninterface ", "\ntaken on acme-payroll\ninterface ", 1)
+	if data == was {
+		t.Fatalf("no head: the test does not look: %.200q", was)
+	}
+	if got, err := newRenaming(testKey).netlink(data); err == nil && strings.Contains(got, "acme") {
+		t.Error("a line of the head stays")
+	}
 }
 
 // TestTimeOfHostileInput: no line takes time that grows with the square of its length. The limit is far above what each

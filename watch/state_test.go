@@ -68,9 +68,9 @@ func readingAt(s float64, asked string, with ...func(*report.Report)) Reading {
 }
 
 // looked is a reading of a node whose rules are looked at, every second.
-func looked(s float64, asked string, with ...func(*report.Report)) step {
+func looked(s float64, asked string) step {
 	return func(st *State) []report.NodeEvent {
-		r := readingAt(s, asked, with...)
+		r := readingAt(s, asked)
 		r.Late = 2 * time.Second
 		return st.Read(r)
 	}
