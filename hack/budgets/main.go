@@ -34,7 +34,20 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds of which the median counts")
 	mode := flag.String("mode", "iptables", "with -audit: the mode of kube-proxy, iptables, nftables or ipvs")
 	alone := flag.Int("audit", 0, "only audit a cluster of that many Services, and print the CPU times of audit and decoding")
+	parseAlone := flag.Int("parse", 0, "only parse the rules of that many Services, and print the CPU time")
 	flag.Parse()
+	if *parseAlone > 0 {
+		text := string(scale.IPTablesSave(*parseAlone, *endpoints))
+		debug.FreeOSMemory()
+		var err error
+		took := cpu(func() { err = parsed(text) })
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Println(int64(took))
+		return
+	}
 	if *alone > 0 {
 		if err := auditAlone(*mode, *alone, *endpoints); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -63,8 +76,8 @@ func run(services, endpoints, rounds int) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	small, big := scale.IPTablesSave(services, endpoints), scale.IPTablesSave(5*services, endpoints)
-	smallText, bigText := string(small), string(big)
+	small := scale.IPTablesSave(services, endpoints)
+	smallText := string(small)
 	file := filepath.Join(dir, "iptables-save.txt")
 	if err := os.WriteFile(file, small, 0o600); err != nil {
 		return err
@@ -115,15 +128,15 @@ func run(services, endpoints, rounds int) error {
 		}
 		// Memory that the process has not had before costs page faults: both sizes start without any, as a
 		// command does that has just been started.
-		debug.FreeOSMemory()
-		cold = append(cold, cpu(func() { err = parsed(smallText) }))
-		if err != nil {
-			return err
-		}
-		debug.FreeOSMemory()
-		coldBig = append(coldBig, cpu(func() { err = parsed(bigText) }))
-		if err != nil {
-			return err
+		for _, p := range []struct {
+			services int
+			times    *figures
+		}{{services, &cold}, {5 * services, &coldBig}} {
+			took, err := parseInChild(p.services, endpoints)
+			if err != nil {
+				return err
+			}
+			*p.times = append(*p.times, took)
 		}
 	}
 	heap := retained(small)
@@ -209,6 +222,22 @@ func traced(text []byte, o explain.TraceOptions) error {
 		err = fmt.Errorf("trace: no paths")
 	}
 	return err
+}
+
+// parseInChild parses in a process of its own, which keeps nothing but the text that it parses.
+func parseInChild(services, endpoints int) (took time.Duration, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	out, err := exec.Command(self, "-parse", fmt.Sprint(services), "-endpoints", fmt.Sprint(endpoints)).Output()
+	if err == nil {
+		_, err = fmt.Sscan(string(out), &took)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("parse the rules of %d Services: %q: %w", services, out, err)
+	}
+	return took, nil
 }
 
 // auditInChild audits in a process of its own: how much the garbage collector has to do depends on what else the process
