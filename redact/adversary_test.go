@@ -58,16 +58,7 @@ func TestNamesMadeOfWords(t *testing.T) {
 		{"a secret of any name", snapshot.Objects, `{"kind":"Secret","stringData":{"pin":"12345678"}}`, []string{"12345678"}, nil},
 	} {
 		got := rewritten(t, tt.format, tt.in)
-		for _, n := range tt.gone {
-			if strings.Contains(got, n) {
-				t.Errorf("%s: %s is left in %s", tt.what, n, got)
-			}
-		}
-		for _, n := range tt.stays {
-			if !strings.Contains(got, n) {
-				t.Errorf("%s: %s is lost in %s", tt.what, n, got)
-			}
-		}
+		goneAndKept(t, tt.what, got, tt.gone, tt.stays)
 		if a, b := strings.Count(tt.in, "\n"), strings.Count(got, "\n"); a != b {
 			t.Errorf("%s: %d lines become %d", tt.what, a, b)
 		}
@@ -94,16 +85,7 @@ func TestAddressesInOtherForms(t *testing.T) {
 		{"a name for an address backwards", snapshot.CNILog, "time=x level=info msg=y subsys=z 7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.4.4.2.0.0.1.0.0.0.0.d.f.ip6.arpa\n", []string{"4.4.2", "d.f"}, []string{"ip6.arpa"}},
 	} {
 		got := rewritten(t, tt.format, tt.in)
-		for _, n := range tt.gone {
-			if strings.Contains(got, n) {
-				t.Errorf("%s: %s is left in %s", tt.what, n, got)
-			}
-		}
-		for _, n := range tt.stays {
-			if !strings.Contains(got, n) {
-				t.Errorf("%s: %s is lost in %s", tt.what, n, got)
-			}
-		}
+		goneAndKept(t, tt.what, got, tt.gone, tt.stays)
 	}
 	r := newRenaming(testKey)
 	if a, b := r.text("42:01:0a:80:00:02", grammar), r.text("MAC=42:01:0a:80:00:02:42:01:0a:80:00:01:08:00", grammar); !strings.Contains(b, a) {
@@ -203,6 +185,21 @@ func TestTimeOfHostileInput(t *testing.T) {
 			t.Logf("%s: %v", what, time.Since(start))
 		case <-time.After(15 * time.Second):
 			t.Fatalf("%s: %d bytes take more than 15 seconds", what, n) // it still runs: what follows would be slow too
+		}
+	}
+}
+
+// goneAndKept looks for what may not be left in a text, and for what has to be.
+func goneAndKept(t *testing.T, what, got string, gone, stays []string) {
+	t.Helper()
+	for _, n := range gone {
+		if strings.Contains(got, n) {
+			t.Errorf("%s: %s is left in %s", what, n, got)
+		}
+	}
+	for _, n := range stays {
+		if !strings.Contains(got, n) {
+			t.Errorf("%s: %s is lost in %s", what, n, got)
 		}
 	}
 }

@@ -187,15 +187,7 @@ func (r *renaming) metrics(data string) string {
 		if strings.HasPrefix(line, "#") {
 			return r.text(line, prose)
 		}
-		var b strings.Builder
-		at := 0
-		for _, m := range namedLabel.FindAllStringSubmatchIndex(line, -1) {
-			b.WriteString(r.text(line[at:m[2]], grammar))
-			b.WriteString(r.text(line[m[2]:m[3]], host))
-			at = m[3]
-		}
-		b.WriteString(r.text(line[at:], grammar))
-		return b.String()
+		return r.within(line, namedLabel, host)
 	})
 }
 

@@ -252,15 +252,19 @@ func (r *renaming) nftText(data string) string {
 
 // lines rewrites the output of commands that print no names but those of interfaces and processes.
 func (r *renaming) lines(data string) string {
-	return r.eachLine(data, func(line string) string {
-		var b strings.Builder
-		at := 0
-		for _, m := range quoted.FindAllStringIndex(line, -1) {
-			b.WriteString(r.text(line[at:m[0]], grammar))
-			b.WriteString(r.text(line[m[0]:m[1]], name))
-			at = m[1]
-		}
-		b.WriteString(r.text(line[at:], grammar))
-		return b.String()
-	})
+	return r.eachLine(data, func(line string) string { return r.within(line, quoted, name) })
+}
+
+// within rewrites a line of which the last group of every match is taken in another mode; without a group it is the match.
+func (r *renaming) within(line string, found *regexp.Regexp, inside mode) string {
+	var b strings.Builder
+	at := 0
+	for _, m := range found.FindAllStringSubmatchIndex(line, -1) {
+		from, to := m[len(m)-2], m[len(m)-1]
+		b.WriteString(r.text(line[at:from], grammar))
+		b.WriteString(r.text(line[from:to], inside))
+		at = to
+	}
+	b.WriteString(r.text(line[at:], grammar))
+	return b.String()
 }

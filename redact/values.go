@@ -264,7 +264,6 @@ func (r *renaming) flags(data string) string {
 		}
 		end := i
 		for end < len(data) && !betweenFlags(data[end]) {
-			// A value in quotes ("--name='a b'") is one.
 			end++
 		}
 		switch word := data[i:end]; word {
