@@ -1,8 +1,6 @@
 package explain
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
@@ -15,10 +13,8 @@ func TestOrderOfEndpoints(t *testing.T) {
 	const services, endpoints = 200, 5
 	node, files := scale.NewFleet(services, endpoints).Node(3)
 	dir := t.TempDir()
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := scale.Write(dir, files); err != nil {
+		t.Fatal(err)
 	}
 	s, err := snapshot.Load([]string{dir}, nil)
 	if err != nil {

@@ -226,33 +226,33 @@ func traced(text []byte, o explain.TraceOptions) error {
 
 // parseInChild parses in a process of its own, which keeps nothing but the text that it parses.
 func parseInChild(services, endpoints int) (took time.Duration, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
-	out, err := exec.Command(self, "-parse", fmt.Sprint(services), "-endpoints", fmt.Sprint(endpoints)).Output()
-	if err == nil {
-		_, err = fmt.Sscan(string(out), &took)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("parse the rules of %d Services: %q: %w", services, out, err)
+	if err := inChild([]any{&took}, "-parse", fmt.Sprint(services), "-endpoints", fmt.Sprint(endpoints)); err != nil {
+		return 0, fmt.Errorf("parse the rules of %d Services: %w", services, err)
 	}
 	return took, nil
+}
+
+// inChild runs this program with other arguments, and reads what it prints into figures.
+func inChild(figures []any, args ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	out, err := exec.Command(self, args...).Output()
+	if err == nil {
+		_, err = fmt.Sscan(string(out), figures...)
+	}
+	if err != nil {
+		return fmt.Errorf("%q: %w", out, err)
+	}
+	return nil
 }
 
 // auditInChild audits in a process of its own: how much the garbage collector has to do depends on what else the process
 // keeps, and an audit's process keeps nothing else.
 func auditInChild(mode string, services, endpoints int) (whole, objects time.Duration, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, 0, err
-	}
-	out, err := exec.Command(self, "-mode", mode, "-audit", fmt.Sprint(services), "-endpoints", fmt.Sprint(endpoints)).Output()
-	if err != nil {
+	if err := inChild([]any{&whole, &objects}, "-mode", mode, "-audit", fmt.Sprint(services), "-endpoints", fmt.Sprint(endpoints)); err != nil {
 		return 0, 0, fmt.Errorf("audit %d Services: %w", services, err)
-	}
-	if _, err := fmt.Sscan(string(out), &whole, &objects); err != nil {
-		return 0, 0, fmt.Errorf("audit %d Services: %q: %w", services, out, err)
 	}
 	return whole, objects, nil
 }

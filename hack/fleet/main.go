@@ -127,10 +127,8 @@ func write(dir string, f *scale.Fleet, n int) (int64, error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(raw) }()
-	for file, data := range files {
-		if err := os.WriteFile(filepath.Join(raw, file), data, 0o600); err != nil {
-			return 0, err
-		}
+	if err := scale.Write(raw, files); err != nil {
+		return 0, err
 	}
 	s, err := snapshot.Load([]string{raw}, nil)
 	if err != nil {

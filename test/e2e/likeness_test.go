@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,10 +75,8 @@ func TestLikenessOfOrders(t *testing.T) {
 		changed, what := change(r, strings.SplitAfter(string(files["iptables-nft-save.txt"]), "\n"))
 		files["iptables-nft-save.txt"] = []byte(strings.Join(changed, ""))
 		dir := t.TempDir()
-		for name, text := range files {
-			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+		if err := scale.Write(dir, files); err != nil {
+			t.Fatal(err)
 		}
 		sameByItself(t, fmt.Sprintf("change %d (%s)", n, what), load(t, node, dir))
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -44,6 +46,16 @@ func (f *Fleet) Node(n int) (name string, files map[string][]byte) {
 		"ip-route.txt": []byte(strings.NewReplacer("OWN", own, "PODS", pods).Replace(ipRoute)),
 	}
 	return name, files
+}
+
+// Write puts what was captured on a node into a folder.
+func Write(dir string, files map[string][]byte) error {
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const ipAddr = `1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN group default qlen 1000
