@@ -42,6 +42,8 @@ type through struct {
 	namespace   string
 	pullSecret  string
 	timeout     time.Duration
+	// stay is how long a pod may stay that is asked again and again; 0: one is not.
+	stay time.Duration
 }
 
 // ownProgram is the value of --copy-binary without a file.
@@ -96,7 +98,7 @@ const (
 func (t *through) pods(a *app, e *evidence) (plugin.Options, error) {
 	o := plugin.Options{
 		Namespace: t.namespace, PullSecret: t.pullSecret, Privileged: t.privileged, Pods: e.pods, Silent: e.live.silent,
-		Instance: plugin.NewInstance(), Timeout: t.timeout,
+		Instance: plugin.NewInstance(), Timeout: t.timeout, Stay: t.stay,
 		Image: cmp.Or(t.image, a.env("SVCNET_IMAGE")),
 	}
 	if t.concurrency < 1 || t.timeout < time.Second {
@@ -152,6 +154,8 @@ type reach struct {
 	at int
 	// session is the pod of the only node, which is read again where it shows differences.
 	session *plugin.Session
+	// silent keeps progress from standard error, where somebody else shows it.
+	silent bool
 }
 
 // notNode says that this machine is none; objects are what the API has.
@@ -424,6 +428,7 @@ func (r *reach) each(ctx context.Context, nodes []*corev1.Node) iter.Seq[nodeEvi
 	return func(yield func(nodeEvidence) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		show := newProgress(r.app, len(nodes))
+		show.on = show.on && !r.silent
 		defer show.end()
 		results := make([]chan nodeEvidence, len(nodes))
 		for i := range results {

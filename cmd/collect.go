@@ -113,14 +113,8 @@ func (a *app) keep(ctx context.Context, f *collectFlags, key []byte, s *snapshot
 			return err
 		}
 	}
-	var texts []snapshot.Rendered
-	if !f.noReport {
-		if texts, err = forPeople(ctx, s); err != nil {
-			return err
-		}
-	}
 	file := name(s.Node)
-	if err := a.writeBundle(s, file, texts); err != nil {
+	if err := a.bundle(ctx, s, file, !f.noReport); err != nil {
 		return err
 	}
 	if file != f.out {
@@ -129,6 +123,42 @@ func (a *app) keep(ctx context.Context, f *collectFlags, key []byte, s *snapshot
 		}
 	}
 	return a.collected(s, file)
+}
+
+// bundle writes a snapshot into a file, with what people read beside it where it is wanted.
+func (a *app) bundle(ctx context.Context, s *snapshot.Snapshot, file string, readable bool) error {
+	var texts []snapshot.Rendered
+	if readable {
+		var err error
+		if texts, err = forPeople(ctx, s); err != nil {
+			return err
+		}
+	}
+	return a.writeBundle(s, file, texts)
+}
+
+// newBundle writes a snapshot into a file of the folder that the program runs in, which is not there yet, and returns its
+// name.
+func (a *app) newBundle(ctx context.Context, s *snapshot.Snapshot, now time.Time) (string, error) {
+	first := bundleName(s.Node, now.UTC())
+	name := first
+	for n := 2; ; n++ {
+		// The name is taken first: the bundle then replaces an empty file of ours, and nobody else's.
+		out, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			_ = out.Close() // nothing was written
+			break
+		}
+		if !errors.Is(err, os.ErrExist) {
+			return "", fmt.Errorf("save a bundle: %w (start the program in a folder that can be written to)", err)
+		}
+		name = fmt.Sprintf("%s-%d.tar.gz", strings.TrimSuffix(first, ".tar.gz"), n)
+	}
+	if err := a.bundle(ctx, s, name, true); err != nil {
+		_ = os.Remove(name)
+		return "", err
+	}
+	return name, nil
 }
 
 // onlyOne refuses to make one bundle of several.

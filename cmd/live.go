@@ -166,6 +166,22 @@ func (l *live) read(ctx context.Context, a *app, node string, pods []string, kno
 	return s, nil
 }
 
+// beside reads this machine, and puts objects that are known already beside that; without an API it says that there are
+// none. kept is what was read of rules before; nil: they are read, with counters as they are now.
+func (l *live) beside(ctx context.Context, node string, api *collectors.API, objects []snapshot.Evidence, kept *collectors.Kept) (*snapshot.Snapshot, error) {
+	s, err := collectors.Collect(ctx, collectors.Options{Node: node, Root: l.root, Silent: l.silent, Kept: kept})
+	if err != nil {
+		return nil, err
+	}
+	s.Evidence = append(s.Evidence, objects...)
+	if api == nil && !l.noAPI {
+		s.Evidence = append(s.Evidence, noKubeconfig())
+	}
+	s.Arrange()
+	s.Tool = versionText()
+	return s, nil
+}
+
 // noKubeconfig is the evidence that there was nowhere to read objects from.
 func noKubeconfig() snapshot.Evidence {
 	return snapshot.Evidence{

@@ -32,6 +32,9 @@ type readings struct {
 	all iter.Seq[nodeEvidence]
 	// again reads some of them once more, as they are then; nil for evidence that does not change.
 	again func(ctx context.Context, names []string) iter.Seq[nodeEvidence]
+	// bundles or reach are where they come from, one of them alone.
+	bundles []snapshot.Bundle
+	reach   *reach
 }
 
 // bundles are those that -f names, when they are of several nodes; nil when the evidence is that of one node.
@@ -91,7 +94,7 @@ func (a *app) nodes(ctx context.Context, e *evidence, pick choice) (*readings, e
 		if flag := e.through.asked(); flag != "" {
 			return nil, usage("%s is for reading nodes through the cluster, and with -f nothing is read but files: leave it out", flag)
 		}
-		return &readings{all: a.ofBundles(ctx, e, found)}, nil
+		return &readings{all: a.ofBundles(ctx, e, found), bundles: found}, nil
 	}
 	r, err := a.reach(ctx, e, pick)
 	switch {
@@ -101,7 +104,7 @@ func (a *app) nodes(ctx context.Context, e *evidence, pick choice) (*readings, e
 		e.reach = r
 		return nil, nil
 	}
-	return &readings{r.each(ctx, r.nodes), r.again}, nil
+	return &readings{all: r.each(ctx, r.nodes), again: r.again, reach: r}, nil
 }
 
 // answered is the document of one node: where it says whose it is, and what puts it among the others.

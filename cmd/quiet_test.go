@@ -78,7 +78,7 @@ func TestQuietListsAll(t *testing.T) {
 				return q.command == name && q.json == json
 			})
 		}
-		if c.Runnable() && c.HasParent() && !c.HasSubCommands() && name != "help" && !c.Hidden && name != cleanupIsQuiet {
+		if c.Runnable() && c.HasParent() && !c.HasSubCommands() && name != "help" && !c.Hidden && name != cleanupIsQuiet && name != onTerminals {
 			o := c.Flags().Lookup("output")
 			switch {
 			case !listed(false):
@@ -93,6 +93,9 @@ func TestQuietListsAll(t *testing.T) {
 	}
 	visit(root)
 }
+
+// onTerminals runs on a terminal and nowhere else: test/terminal.
+const onTerminals = "tui"
 
 // cleanupIsQuiet needs a cluster: TestCleanupIsQuiet.
 const cleanupIsQuiet = "cleanup"

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/svcnet/svcnet/explain/render"
+	"github.com/svcnet/svcnet/tui"
 )
 
 // colorModes are the values of --color.
@@ -68,4 +69,16 @@ func asciiOnly(env func(string) string) bool {
 		}
 	}
 	return false
+}
+
+// lookOf decides how the interactive view looks on a terminal.
+func lookOf(env func(string) string) tui.Look {
+	l := tui.Look{Colors: tui.Colors16, ASCII: asciiOnly(env)}
+	switch term, color := env("TERM"), env("COLORTERM"); {
+	case !colored("auto", true, env):
+		l.Colors = tui.NoColors
+	case strings.Contains(term, "256color"), strings.Contains(term, "direct"), color == "truecolor", color == "24bit", env("WT_SESSION") != "":
+		l.Colors = tui.Colors256
+	}
+	return l
 }

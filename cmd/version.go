@@ -21,12 +21,19 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
+// release is the version alone.
+func release() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
 // versionText is the version that the Go toolchain wrote into the program: the tag it was built from, or a
 // pseudo-version with date and commit; "(devel)" where it was built outside of a repository.
 func versionText() string {
-	version, commit := "unknown", ""
+	version, commit := release(), ""
 	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
 				commit = ", commit " + s.Value

@@ -151,17 +151,7 @@ func (l *live) node(ctx context.Context, name string, poll time.Duration) (watch
 		if full {
 			kept.Forget()
 		}
-		s, err := collectors.Collect(ctx, collectors.Options{Node: name, Root: l.root, Silent: l.silent, Kept: kept})
-		if err != nil {
-			return nil, err
-		}
-		s.Evidence = append(s.Evidence, objects...)
-		if api == nil && !l.noAPI {
-			s.Evidence = append(s.Evidence, noKubeconfig())
-		}
-		s.Arrange()
-		s.Tool = versionText()
-		return s, nil
+		return l.beside(ctx, name, api, objects, kept)
 	}
 	return n, nil
 }

@@ -25,6 +25,8 @@ const (
 	ipvsFile = "ipvsadm-save.txt"
 	// ipvsListFile holds them with the connections that each real server has, as `ipvsadm -Ln` does.
 	ipvsListFile = "ipvsadm-list.txt"
+	// ipvsStatsFile holds what each has counted, as `ipvsadm -Ln --stats --exact` does.
+	ipvsStatsFile = "ipvsadm-stats.txt"
 	// ipvsConnFile holds connections, as the kernel prints them.
 	ipvsConnFile = "ipvsadm-conn.txt"
 )
@@ -32,12 +34,16 @@ const (
 // procIPVS is there exactly as long as the module is, in each network namespace.
 const procIPVS = "/proc/thread-self/net/ip_vs"
 
-// readIPVS reads virtual servers. IPVS is not asked before its file says that it is there.
+// readIPVS reads virtual servers. IPVS is not asked before its file says that it is there. All forms of them are of one
+// answer of the kernel.
 func readIPVS(ctx context.Context, p *place) []snapshot.Evidence {
 	files := []struct {
 		name   string
 		format snapshot.Format
-	}{{p.dir + ipvsFile, snapshot.IPVSSave}, {p.dir + ipvsListFile, snapshot.IPVSList}, {p.dir + ipvsConnFile, snapshot.IPVSConns}}
+	}{
+		{p.dir + ipvsFile, snapshot.IPVSSave}, {p.dir + ipvsListFile, snapshot.IPVSList}, {p.dir + ipvsStatsFile, snapshot.IPVSList},
+		{p.dir + ipvsConnFile, snapshot.IPVSConns},
+	}
 	head, err := firstLine(procIPVS)
 	var out []snapshot.Evidence
 	switch {
@@ -54,12 +60,13 @@ func readIPVS(ctx context.Context, p *place) []snapshot.Evidence {
 	}
 	servers, err := p.readVirtualServers(ctx)
 	out = append(out, outcome(files[0].name, files[0].format, "IPVS", ipvsSaveText(servers), err))
-	list := []byte(nil)
+	var list, stats []byte
 	if len(servers) > 0 {
-		list = ipvsListText(head, servers)
+		list, stats = ipvsListText(head, servers), ipvsStatsText(head, servers)
 	}
 	out = append(out, outcome(files[1].name, files[1].format, "IPVS", list, err))
-	return append(out, readIPVSConns(ctx, files[2].name))
+	out = append(out, outcome(files[2].name, files[2].format, "IPVS", stats, err))
+	return append(out, readIPVSConns(ctx, files[3].name))
 }
 
 func firstLine(file string) (string, error) {
@@ -251,15 +258,7 @@ func ipvsListText(head string, servers []virtualServer) []byte {
 	fmt.Fprintf(&b, "%s\nProt LocalAddress:Port Scheduler Flags\n  -> RemoteAddress:Port           Forward Weight ActiveConn InActConn\n", head)
 	for i := range servers {
 		s := &servers[i]
-		switch {
-		case s.mark != 0 && s.af == unix.AF_INET6:
-			fmt.Fprintf(&b, "FWM  %d IPv6", s.mark)
-		case s.mark != 0:
-			fmt.Fprintf(&b, "FWM  %d", s.mark)
-		default:
-			proto := map[uint16]string{unix.IPPROTO_TCP: "TCP", unix.IPPROTO_UDP: "UDP", unix.IPPROTO_SCTP: "SCTP"}[s.proto]
-			fmt.Fprintf(&b, "%-4s %s", proto, netip.AddrPortFrom(s.addr, s.port))
-		}
+		b.WriteString(s.listed())
 		b.WriteString(" " + s.sched)
 		if flags := s.schedFlags(); flags != "" {
 			b.WriteString(" (" + flags + ")")
@@ -284,6 +283,40 @@ func ipvsListText(head string, servers []virtualServer) []byte {
 			r := &s.reals[j]
 			method := [ipvsMethodMask + 1]string{0: "Masq", ipvsMethodLocal: "Local", ipvsMethodTunnel: "Tunnel", ipvsMethodRoute: "Route"}[r.method&ipvsMethodMask]
 			fmt.Fprintf(&b, "  -> %-28s %-7s %-6d %-10d %-10d\n", netip.AddrPortFrom(r.addr, r.port), method, int32(r.weight), r.active, r.inactive)
+		}
+	}
+	return b.Bytes()
+}
+
+// listed is how lists name a virtual server.
+func (s *virtualServer) listed() string {
+	switch {
+	case s.mark != 0 && s.af == unix.AF_INET6:
+		return fmt.Sprintf("FWM  %d IPv6", s.mark)
+	case s.mark != 0:
+		return fmt.Sprintf("FWM  %d", s.mark)
+	}
+	proto := map[uint16]string{unix.IPPROTO_TCP: "TCP", unix.IPPROTO_UDP: "UDP", unix.IPPROTO_SCTP: "SCTP"}[s.proto]
+	return fmt.Sprintf("%-4s %s", proto, netip.AddrPortFrom(s.addr, s.port))
+}
+
+// ipvsStatsText is what `ipvsadm -Ln --stats --exact` prints; head is as for ipvsListText.
+func ipvsStatsText(head string, servers []virtualServer) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s\n%-33s %8s %8s %8s %8s %8s\n  -> RemoteAddress:Port\n", head, "Prot LocalAddress:Port", "Conns", "InPkts", "OutPkts", "InBytes", "OutBytes")
+	line := func(name string, s *serverStats) {
+		fmt.Fprintf(&b, "%-33s", name)
+		for _, n := range [...]uint64{s.conns, s.inPkts, s.outPkts, s.inBytes, s.outBytes} {
+			fmt.Fprintf(&b, " %8d", n)
+		}
+		b.WriteByte('\n')
+	}
+	for i := range servers {
+		s := &servers[i]
+		line(s.listed(), &s.stats)
+		for j := range s.reals {
+			r := &s.reals[j]
+			line(fmt.Sprintf("  -> %-28s", netip.AddrPortFrom(r.addr, r.port)), &r.stats)
 		}
 	}
 	return b.Bytes()

@@ -75,6 +75,61 @@ FWM  7 IPv6 rr persistent 60 mask 64 pe sip ops
 		t.Error(diff)
 	}
 	ipvsSaveText(servers[2:]) // does not panic
+	ipvsStatsText("", servers[2:])
+}
+
+func native64(n uint64) []byte { return binary.NativeEndian.AppendUint64(nil, n) }
+
+// counters are the counters of a message: connections and packets of 32 bits where wide is false.
+func counters(kind uint16, wide bool, n ...uint64) []byte {
+	var in []byte
+	for i, v := range n {
+		value := native64(v)
+		if !wide && i < 3 {
+			value = native32(uint32(v))
+		}
+		in = attribute(in, uint16(i+1), value...)
+	}
+	in = attribute(in, 6, native32(99)...) // a rate
+	return attribute(nil, kind, in...)
+}
+
+// TestIPVSStats: the text is that of ipvsadm, whatever counters a message has and however long numbers are.
+func TestIPVSStats(t *testing.T) {
+	tcp := join(attribute(nil, ipvsSvcAF, native16(unix.AF_INET)...), attribute(nil, ipvsSvcProtocol, native16(unix.IPPROTO_TCP)...),
+		attribute(nil, ipvsSvcAddr, unionOf("10.96.0.1")...), attribute(nil, ipvsSvcPort, 443>>8, 443&255))
+	real4 := join(attribute(nil, ipvsDestAddr, unionOf("192.168.10.10")...), attribute(nil, ipvsDestPort, 0x19, 0x2b))
+	six := join(attribute(nil, ipvsSvcAF, native16(unix.AF_INET6)...), attribute(nil, ipvsSvcProtocol, native16(unix.IPPROTO_UDP)...),
+		attribute(nil, ipvsSvcAddr, unionOf("fd00:0:0:96:1:2:3:4")...), attribute(nil, ipvsSvcPort, 0, 53))
+	var servers []virtualServer
+	for _, s := range []struct{ server, real []byte }{
+		// Both kinds, in both orders: those of 64 bits count.
+		{join(tcp, counters(ipvsSvcStats, false, 1, 2, 3, 4, 5), counters(ipvsSvcStats64, true, 1<<32+12, 12345678, 123456789, 1<<40, 0)),
+			join(real4, counters(ipvsDestStats64, true, 12, 344, 40, 23456, 9000), counters(ipvsDestStats, false, 1, 2, 3, 4, 5))},
+		// An old kernel.
+		{join(six, counters(ipvsSvcStats, false, 7, 8, 9, 1<<40, 10)), nil},
+		{join(attribute(nil, ipvsSvcAF, native16(unix.AF_INET)...), attribute(nil, ipvsSvcFWMark, native32(7)...), counters(ipvsSvcStats64, true, 1)), nil},
+		// Nothing, and what is cut.
+		{join(attribute(nil, ipvsSvcAF, native16(unix.AF_INET6)...), attribute(nil, ipvsSvcFWMark, native32(8)...), attribute(nil, ipvsSvcStats64, 1, 2, 3)), nil},
+	} {
+		v := virtualServerOf(s.server)
+		if s.real != nil {
+			v.reals = append(v.reals, realServerOf(s.real, v.af))
+		}
+		servers = append(servers, v)
+	}
+	const want = `IP Virtual Server version 1.2.1 (size=4096)
+Prot LocalAddress:Port               Conns   InPkts  OutPkts  InBytes OutBytes
+  -> RemoteAddress:Port
+TCP  10.96.0.1:443                4294967308 12345678 123456789 1099511627776        0
+  -> 192.168.10.10:6443                 12      344       40    23456     9000
+UDP  [fd00::96:1:2:3:4]:53               7        8        9 1099511627776       10
+FWM  7                                   1        0        0        0        0
+FWM  8 IPv6                              0        0        0        0        0
+`
+	if diff := cmp.Diff(want, string(ipvsStatsText("IP Virtual Server version 1.2.1 (size=4096)", servers))); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func join(parts ...[]byte) []byte {
@@ -90,7 +145,11 @@ func TestNoIPVS(t *testing.T) {
 	if _, err := os.Stat(procIPVS); err == nil {
 		t.Skip("this kernel has IPVS")
 	}
-	for _, e := range readIPVS(t.Context(), &place{}) {
+	read := readIPVS(t.Context(), &place{})
+	if len(read) != 4 {
+		t.Errorf("%d files", len(read))
+	}
+	for _, e := range read {
 		if e.Status != snapshot.Absent || e.Note == "" {
 			t.Errorf("%s: %s %s", e.File, e.Status, e.Error)
 		}

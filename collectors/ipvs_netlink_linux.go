@@ -81,7 +81,9 @@ const (
 	ipvsSvcFlags    = 7
 	ipvsSvcTimeout  = 8
 	ipvsSvcNetmask  = 9
+	ipvsSvcStats    = 10
 	ipvsSvcPE       = 11
+	ipvsSvcStats64  = 12
 
 	ipvsDestAddr     = 1
 	ipvsDestPort     = 2
@@ -91,10 +93,19 @@ const (
 	ipvsDestLower    = 6
 	ipvsDestActive   = 7
 	ipvsDestInact    = 8
+	ipvsDestStats    = 10
 	ipvsDestAF       = 11
+	ipvsDestStats64  = 12
 	ipvsDestTunType  = 13
 	ipvsDestTunPort  = 14
 	ipvsDestTunFlags = 15
+
+	// IPVS_STATS_ATTR_*, the same in both kinds of counters.
+	ipvsStatsConns    = 1
+	ipvsStatsInPkts   = 2
+	ipvsStatsOutPkts  = 3
+	ipvsStatsInBytes  = 4
+	ipvsStatsOutBytes = 5
 
 	ipvsPersistent = 1 << 0
 	ipvsOnePacket  = 1 << 2
@@ -117,6 +128,7 @@ type virtualServer struct {
 	sched, pe       string
 	flags, timeout  uint32
 	mask            int
+	stats           serverStats
 	reals           []realServer
 }
 
@@ -128,6 +140,41 @@ type realServer struct {
 	active, inactive      uint32
 	tunType               uint8
 	tunPort, tunFlags, af uint16
+	stats                 serverStats
+}
+
+// serverStats are what a virtual server or a real server has counted.
+type serverStats struct {
+	conns, inPkts, outPkts, inBytes, outBytes uint64
+	// whole tells that they are of 64 bits. Kernels before 4.1 give the others alone.
+	whole bool
+}
+
+// take takes counters from a message, which may have them twice. In those of 32 bits connections and packets begin again
+// from zero behind the last number.
+func (s *serverStats) take(b []byte, whole bool) {
+	if s.whole && !whole {
+		return
+	}
+	*s = serverStats{whole: whole}
+	for kind, v := range rtAttributes(b) {
+		n := uint64(rtU32(v))
+		if len(v) >= 8 {
+			n = binary.NativeEndian.Uint64(v)
+		}
+		switch kind {
+		case ipvsStatsConns:
+			s.conns = n
+		case ipvsStatsInPkts:
+			s.inPkts = n
+		case ipvsStatsOutPkts:
+			s.outPkts = n
+		case ipvsStatsInBytes:
+			s.inBytes = n
+		case ipvsStatsOutBytes:
+			s.outBytes = n
+		}
+	}
 }
 
 // virtualServers asks for all virtual servers and their real servers: one list, and one for each.
@@ -212,6 +259,8 @@ func virtualServerOf(b []byte) virtualServer {
 			mask = v
 		case ipvsSvcPE:
 			s.pe = cString(v)
+		case ipvsSvcStats, ipvsSvcStats64:
+			s.stats.take(v, kind == ipvsSvcStats64)
 		}
 	}
 	s.addr = addrOf(s.af, addr)
@@ -255,6 +304,8 @@ func realServerOf(b []byte, af uint16) realServer {
 			r.tunPort = uint16(ctPort(v))
 		case ipvsDestTunFlags:
 			r.tunFlags = rtU16(v)
+		case ipvsDestStats, ipvsDestStats64:
+			r.stats.take(v, kind == ipvsDestStats64)
 		}
 	}
 	r.addr = addrOf(r.af, addr)

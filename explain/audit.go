@@ -30,6 +30,9 @@ type AuditOptions struct {
 	EachByItself bool
 	// Memory has the objects that were decoded for other nodes, and keeps those of this one; nil: none.
 	Memory *objects.Memory
+	// Planned, where it is not nil, is given the service ports by Read as soon as objects and rules are read, for who wants
+	// to show them while they are checked: they have no findings yet, and their state is unknown.
+	Planned func(*report.NodeServices)
 }
 
 // Ignored is a finding that nobody wants to hear of: everywhere, or for one object.

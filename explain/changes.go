@@ -7,21 +7,23 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain/check"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
 )
 
-// Reading is one of two snapshots that are compared: what an audit and a status say of it.
+// Reading is a snapshot that was read once, for all questions about it: what an audit and a status say of it, its Services,
+// traces, and what changed against another one. It is used by one goroutine at a time: whoever asks it something, and
+// whoever compares it, has it alone.
 type Reading struct {
 	Report *report.Report
 	Status *report.NodeStatus
 
 	model   *model
 	options AuditOptions
+	// ports are the service ports of the plan that were asked for, in its order; named those that only rules name.
+	ports, named []observedPort
 	// told are the Services of which an audit has anything to say.
 	told map[serviceKey]bool
 	// onNode are the findings that are of no Service, sorted.
@@ -34,7 +36,7 @@ func compareKeys(a, b serviceKey) int {
 	return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 }
 
-// Read audits a snapshot so that Changes can set it beside another one. Errors are those of Audit, but a Service that
+// Read audits a snapshot so that more can be asked of it, and Changes can set it beside another one. Errors are those of Audit, but a Service that
 // the evidence does not have is none: the other reading may have it.
 func Read(s *snapshot.Snapshot, o AuditOptions) (*Reading, error) {
 	for _, i := range o.Ignore {
@@ -43,8 +45,12 @@ func Read(s *snapshot.Snapshot, o AuditOptions) (*Reading, error) {
 		}
 	}
 	m := newModelOf(s, o.Memory)
+	if o.Planned != nil {
+		o.Planned(m.planned(o))
+	}
 	n, found := m.audited(o)
 	r := &Reading{Report: m.report(o, found), Status: m.status(s, n, found), model: m, options: o, told: make(map[serviceKey]bool)}
+	counts := backendCounts{m, make(map[asked]int32), m.refusals()}
 	for i := range n.Ports {
 		p := &n.Ports[i]
 		obstacles, clean := p.Alike, true
@@ -54,7 +60,9 @@ func Read(s *snapshot.Snapshot, o AuditOptions) (*Reading, error) {
 		if !clean || len(obstacles) > 0 {
 			r.told[serviceKey{p.Namespace, p.Name}] = true
 		}
+		r.ports = append(r.ports, counts.of(p, clean && len(obstacles) == 0))
 	}
+	r.named = m.portsOnlyRulesName(o, counts.refusals)
 	for i := range found.Findings {
 		switch f := &found.Findings[i]; f.Object.Kind {
 		case "Service":
@@ -108,13 +116,8 @@ func (r *Reading) services() []serviceKey {
 
 // trace is what the node does with packets to a Service, nil where neither objects nor rules know it.
 func (r *Reading) trace(k serviceKey) *report.Trace {
-	m := r.model
-	t := &report.Trace{
-		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "Trace"},
-		Node:     m.node, Proxy: m.proxyReport(),
-		Paths: []report.Path{}, Findings: []report.Finding{}, Sources: m.sources, Own: m.own(),
-	}
-	if err := m.traceService(t, TraceOptions{Namespace: k.namespace, Service: k.name}); err != nil {
+	t, err := r.model.traced(TraceOptions{Namespace: k.namespace, Service: k.name})
+	if err != nil {
 		return nil // the only error here is that it is not found
 	}
 	return t

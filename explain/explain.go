@@ -62,7 +62,11 @@ func Trace(s *snapshot.Snapshot, o TraceOptions) (*report.Trace, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	m := newModelOf(s, o.Memory)
+	return newModelOf(s, o.Memory).traced(o)
+}
+
+// traced is the answer to a question that check has let pass.
+func (m *model) traced(o TraceOptions) (*report.Trace, error) {
 	t := &report.Trace{
 		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "Trace"},
 		Node:     m.node, Proxy: m.proxyReport(),

@@ -69,6 +69,7 @@ func newModelOf(s *snapshot.Snapshot, memory *objects.Memory) *model {
 		plan:    &intent.Plan{},
 	}
 	r := reader{model: m, memory: memory}
+	r.begin(s)
 	for i := range s.Evidence {
 		r.read(&s.Evidence[i])
 	}

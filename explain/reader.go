@@ -21,6 +21,8 @@ type reader struct {
 	traits traits.Evidence
 	nft    []nftCapture
 	sets   []*ipset.Set
+	// parsed are large captures of rules that are being parsed beside everything else.
+	parsed map[*snapshot.Evidence]chan parsedRules
 	// saved is the newest time that a capture of rules says it was made at.
 	saved time.Time
 }
@@ -155,14 +157,49 @@ func (r *reader) hostState(h *host.Host, e *snapshot.Evidence, parse func(*host.
 	said(problems, err, src, fail)
 }
 
+// parsedRules is what a parser of rules returns.
+type parsedRules struct {
+	rulesets []*netfilter.Ruleset
+	err      error
+}
+
+// largeCapture is from how many bytes on rules are parsed while other evidence is read.
+const largeCapture = 256 << 10
+
+// begin parses large captures of rules, each by a goroutine of its own; parseRules takes what became of them.
+func (r *reader) begin(s *snapshot.Snapshot) {
+	r.parsed = make(map[*snapshot.Evidence]chan parsedRules)
+	for i := range s.Evidence {
+		e := &s.Evidence[i]
+		parse, ok := rulesetParsers[e.Format]
+		if !ok || len(e.Data) < largeCapture || e.Status != snapshot.OK && e.Status != snapshot.Truncated {
+			continue
+		}
+		done := make(chan parsedRules, 1)
+		r.parsed[e] = done
+		go func() { done <- parsedBy(parse, e) }()
+	}
+}
+
+func parsedBy(parse func(string, string, netfilter.Hint) ([]*netfilter.Ruleset, error), e *snapshot.Evidence) (p parsedRules) {
+	p.rulesets, p.err = parse(e.Text(), e.File, netfilter.Hint{Family: netfilter.Family(e.Family), Backend: netfilter.Backend(e.Backend)})
+	return p
+}
+
 // parseRules reads a capture of iptables rules.
 func (r *reader) parseRules(e *snapshot.Evidence, parse func(string, string, netfilter.Hint) ([]*netfilter.Ruleset, error), src *report.Source, fail func(snapshot.Status, string, ...any)) []*netfilter.Ruleset {
 	text := e.Text()
-	rulesets, err := parse(text, e.File, netfilter.Hint{Family: netfilter.Family(e.Family), Backend: netfilter.Backend(e.Backend)})
-	if err != nil {
-		fail(snapshot.Failed, "%v", err)
+	var p parsedRules
+	if done := r.parsed[e]; done != nil {
+		p = <-done
+	} else {
+		p = parsedBy(parse, e)
+	}
+	if p.err != nil {
+		fail(snapshot.Failed, "%v", p.err)
 		return nil
 	}
+	rulesets := p.rulesets
 	netfilter.MarkPartial(rulesets, text)
 	for _, rs := range rulesets {
 		if n := len(rs.Problems); n > 0 {

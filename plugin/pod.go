@@ -56,6 +56,8 @@ type Options struct {
 	Instance string
 	// Timeout bounds one node: starting its pod and one reading. The pod ends by itself a minute later.
 	Timeout time.Duration
+	// Stay is how long a pod may be asked again and again, where that is longer than Timeout.
+	Stay time.Duration
 }
 
 // Capabilities are what reading a node takes, and what each is for. Everything else is dropped.
@@ -75,7 +77,7 @@ const enterPods corev1.Capability = "SYS_ADMIN"
 
 // Pod is the pod that reads a node. It is what `--print-pod` shows and what is created, field by field.
 func Pod(name, node string, o Options) *corev1.Pod {
-	deadline := int64((o.Timeout + time.Minute) / time.Second)
+	deadline := int64((max(o.Timeout, o.Stay) + time.Minute) / time.Second)
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{

@@ -12,6 +12,8 @@ var (
 	ipsetList = regexp.MustCompile(`^(Name: \S+|Type: (hash|bitmap|list):\S+|Revision: \d+|Header: |Size in memory: \d+|References: \d+|Number of entries: \d+|Members:)`)
 	ipvsRule  = regexp.MustCompile(`^-[Aa] (-[tuf]|--tcp-service|--udp-service|--sctp-service|--fwmark-service) \S+`)
 	ipvsList  = regexp.MustCompile(`^(IP Virtual Server version |Prot LocalAddress:Port|\s*-> RemoteAddress:Port|(TCP|UDP|SCTP)\s+[\[\]0-9A-Fa-f.:]+\s+[a-z]+|FWM\s+\S+\s+[a-z]+|\s+-> \S+\s+(Masq|Route|Tunnel|Local)\s+\d+)`)
+	// ipvsStats are the lines below that heading where a list shows counters, or rates.
+	ipvsStats = regexp.MustCompile(`^((TCP|UDP|SCTP)\s+\S+:\S+|FWM\s+\d+( IPv6)?|\s+-> \S+)(\s+\d+[KMGT]?){5}\s*$`)
 	ipvsConns = regexp.MustCompile(`^(IPVS connection entries|pro expire state\s+source|(TCP|UDP|SCTP|IP)\s+\d+:\d\d[.0-9]*\s+\S+\s+\S+:\S+\s+\S+:\S+\s+\S+:\S+|Pro FromIP\s+FPrt ToIP)`)
 
 	ciliumLine = regexp.MustCompile(`^(SERVICE ADDRESS\s+BACKEND ADDRESS|ID\s+Frontend\s+Service Type\s+Backend|ID\s+BACKEND ADDRESS|ID\s+FRONTEND|KubeProxyReplacement:\s|KVStore:\s+|Cilium:\s+|Controller Status:\s|\d+\s+\S+:\d+(/\S+)?\s+(ClusterIP|NodePort|LoadBalancer|ExternalIPs|HostPort|LocalRedirect)\b|\S+:\d+(/[A-Z]+)?( \(\d+\))?\s+\S+:\d+(/[A-Z]+)?\s+\(\d+\)( \(\d+\))?)`)
@@ -33,7 +35,7 @@ var laterTells = []tell{
 		return (l[0] == 'c' || l[0] == 'a') && ipsetSave.MatchString(l)
 	}},
 	{IPVSConns, func(l string) bool { return ipvsConns.MatchString(l) }},
-	{IPVSList, func(l string) bool { return ipvsList.MatchString(l) }},
+	{IPVSList, func(l string) bool { return ipvsList.MatchString(l) || ipvsStats.MatchString(l) }},
 	{CalicoBPF, func(l string) bool { return calicoLine.MatchString(l) }},
 	{CiliumText, func(l string) bool { return ciliumLine.MatchString(l) }},
 	{BPFMap, func(l string) bool { return strings.HasPrefix(l, "key:") && bpfMapLine.MatchString(l) }},

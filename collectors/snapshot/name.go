@@ -47,6 +47,7 @@ var namedFormats = []struct {
 	{regexp.MustCompile(`(ip6?|x)tables(-legacy|-nft)?-+save`), IPTablesSave},
 	{regexp.MustCompile(`ip6?tables.*-l(ist)?\b`), IPTablesList},
 	{regexp.MustCompile(`ip6?tables`), IPTablesRules},
+	{regexp.MustCompile(`ipvsadm.*stat`), IPVSList},
 	{regexp.MustCompile(`ipvsadm-+(s|save)`), IPVSSave},
 	{regexp.MustCompile(`ipvsadm.*(c|conn)\b`), IPVSConns},
 	{regexp.MustCompile(`ipvsadm`), IPVSList},

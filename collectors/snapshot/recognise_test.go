@@ -78,6 +78,23 @@ func TestRecogniseWithoutName(t *testing.T) {
 	}
 }
 
+// ipvsStatsList is a list of virtual servers with what they have counted, long enough that its heading is a small part.
+const ipvsStatsList = `IP Virtual Server version 1.2.1 (size=4096)
+Prot LocalAddress:Port               Conns   InPkts  OutPkts  InBytes OutBytes
+  -> RemoteAddress:Port
+TCP  10.96.0.1:443                      12      345       40    23456     9000
+  -> 192.168.10.10:6443                 12      345       40    23456     9000
+TCP  10.96.0.10:9153                     0        0        0        0        0
+TCP  10.96.0.11:80                       0        0        0        0        0
+TCP  10.96.0.12:80                       0        0        0        0        0
+TCP  10.96.0.13:80                       0        0        0        0        0
+UDP  10.96.0.10:53                       1        1        1 12345678901 234567890123
+TCP  [fd00:96::1]:80                     0        0        0        0        0
+  -> [fd00:244::5]:8080                  0        0        0        0        0
+FWM  7                                   0        0        0        0        0
+FWM  8 IPv6                              0        0        0        0        0
+`
+
 func TestRecognise(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
@@ -165,6 +182,9 @@ func TestRecognise(t *testing.T) {
 		{"x", "Name: a\nType: hash:ip\nRevision: 5\nHeader: family inet hashsize 1024 maxelem 65536\nMembers:\n1.2.3.4\n", "ipset list\t0\t-"},
 		{"x", "IP Virtual Server version 1.2.1 (size=4096)\nProt LocalAddress:Port Scheduler Flags\n  -> RemoteAddress:Port Forward Weight ActiveConn InActConn\nTCP  0A600001:01BB rr \n  -> C0A80A0A:192B      Masq    1      0          0         \n", "ipvsadm -L\t0\t-"},
 		{"x", "-A -t 10.96.0.1:443 -s rr\n-a -t 10.96.0.1:443 -r 192.168.10.10:6443 -m -w 1\n", "ipvsadm -S\t0\t-"},
+		{"x", ipvsStatsList, "ipvsadm -L\t0\t-"},
+		{"x", ipvsStatsList[strings.Index(ipvsStatsList, "TCP"):], "ipvsadm -L\t0\t-"},
+		{"x", "# ipvsadm -L --stats\nTCP  kubernetes:https    12K 3M 5G 7T 0\n", "ipvsadm -L\t0\t-"},
 		{"x", `[{"spec":{"backend-addresses":[],"frontend-address":{"ip":"10.96.0.1"},"id":1},"status":{"realized":{}}}]`, "cilium output\t0\t-"},
 		{"cilium-bpf-lb-list.json", `{"10.96.0.1:443/TCP (1)":["192.168.10.10:6443/TCP (1) (1)"]}`, "cilium output\t0\t-"},
 		{"x", `[{"frontend":{"addr":"10.96.0.1","port":443},"backends":[]}]`, "calico-bpf output\t0\t-"},
@@ -243,6 +263,7 @@ func TestNames(t *testing.T) {
 	for name, want := range map[string]Format{
 		"iptables-save.txt": IPTablesSave, "ip6tables-nft-save.txt": IPTablesSave, "b.tgz:n1/iptables_-t_nat_-L.txt": IPTablesList,
 		"iptables-S.txt": IPTablesRules, "ipvsadm-Sn.txt": IPVSSave, "ipvsadm-Ln.txt": IPVSList, "ipvsadm-Lnc.txt": IPVSConns,
+		"ipvsadm-save.txt": IPVSSave, "ipvsadm-list.txt": IPVSList, "ipvsadm-stats.txt": IPVSList, "ipvsadm-Ln--stats.txt": IPVSList, "ipvsadm-conn.txt": IPVSConns,
 		"conntrack-S.txt": ConntrackStats, "conntrack-stats.txt": ConntrackStats, "conntrack.txt": Conntrack, "ip-addr.txt": IPAddr, "ip_-6_route.txt": IPRoute,
 		"nft.json": NFTJSON, "nft.nl": NFTNetlink, "nft.txt": NFTText, "objects.yaml": Objects, "kube-proxy.log": ProxyLog, "kube-proxy-config.yaml": ProxyConfig,
 		"kube-proxy-kubeconfig.yaml": Kubeconfig, "configz.json": ProxyConfigz, "proxyMode.txt": ProxyMode, "ss.txt": SocketList, "tool-versions.txt": ToolVersions,

@@ -23,6 +23,7 @@ type Table struct {
 	Missing string
 
 	captures []*capture
+	lost     []lost
 	lookup   atomic.Pointer[lookup]
 }
 

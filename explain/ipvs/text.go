@@ -177,10 +177,29 @@ func (r *reader) finish() {
 			t.HasServices = true
 		}
 	}
-	if r.missing != "" && t.Missing == "" {
-		t.Missing = r.missing
+	if r.missing != "" {
+		t.lost = append(t.lost, lost{r.form(), r.missing})
 	}
 	t.join()
+}
+
+// lost says of a text of one form why virtual servers or parts of them may not be in it.
+type lost struct {
+	form form
+	why  string
+}
+
+// form is the form of the text that was read: the fullest where it has several, or none is known.
+func (r *reader) form() form {
+	for f := saved; f > 0; f-- {
+		if r.captures[f] != nil {
+			return f
+		}
+	}
+	if r.columns == statsColumns || r.columns == rateColumns {
+		return counted
+	}
+	return saved
 }
 
 // join makes the virtual servers of all captures: those of the fullest form, with what the others know besides. A
@@ -189,6 +208,13 @@ func (t *Table) join() {
 	fullest := form(0)
 	for _, c := range t.captures {
 		fullest = max(fullest, c.form)
+	}
+	// Counters that are missing are no virtual servers that are missing, where another form lists these.
+	t.Missing = ""
+	for _, l := range t.lost {
+		if t.Missing == "" && (l.form > counted || fullest <= counted) {
+			t.Missing = l.why
+		}
 	}
 	t.Services = nil
 	at := make(map[string]int)

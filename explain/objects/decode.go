@@ -41,9 +41,11 @@ func (d *decoder) decode(data []byte) []Problem {
 const maxNesting = 8
 
 type decoder struct {
-	set      *Set
-	file     string
-	memory   *Memory // nil: none
+	set    *Set
+	file   string
+	memory *Memory // nil: none
+	// ahead is the object that is taken, where it was decoded before its turn.
+	ahead    ahead
 	problems []Problem
 }
 
@@ -103,9 +105,15 @@ func decodeInto[T, W any, P interface {
 	metav1.Object
 }](d *decoder, raw []byte, line int, meta metav1.TypeMeta, list *[]W, namespaced bool, wrap func(P, Evidence) W) {
 	o, err := remembered(d.memory, raw, meta, func() (P, error) {
-		o := P(new(T))
-		if err := json.Unmarshal(raw, o); err != nil {
-			return nil, err
+		if d.ahead.err != nil {
+			return nil, d.ahead.err
+		}
+		o, decoded := d.ahead.object.(P)
+		if !decoded {
+			o = P(new(T))
+			if err := json.Unmarshal(raw, o); err != nil {
+				return nil, err
+			}
 		}
 		o.SetManagedFields(nil) // half of an object's bytes, and nothing for us
 		if !namespaced {

@@ -148,18 +148,25 @@ func (s *scanner) items() (items []span, ok bool) {
 // items takes the elements of a list. The kind that the list implies holds for those that name none, as in
 // the API server's own answers.
 func (d *decoder) items(at *lines, items []span, implied metav1.TypeMeta, depth int) {
-	for _, v := range items {
+	looked := d.aheadOf(at.data, items, implied)
+	for i, v := range items {
 		if at.data[v.start] != '{' {
 			d.problem(at.at(v.start), "", false, "not a Kubernetes object: a value that is no object")
 			continue
 		}
-		s := &scanner{data: at.data[:v.end], pos: v.start}
-		h := s.header(true)
+		var h header
+		if looked != nil {
+			h, d.ahead = looked[i].header, looked[i]
+		} else {
+			s := &scanner{data: at.data[:v.end], pos: v.start}
+			h = s.header(true)
+		}
 		if h.broken {
 			d.problem(at.at(v.start), h.meta.Kind, false, "broken JSON within this object")
 			continue
 		}
 		d.document(at, v, h, implied, depth)
+		d.ahead = ahead{}
 	}
 }
 

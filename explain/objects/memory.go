@@ -31,6 +31,9 @@ func (m *Memory) Decode(set *Set, data []byte, file string) []Problem {
 	return (&decoder{set: set, file: file, memory: m}).decode(data)
 }
 
+// knows tells whether anything is remembered of an earlier node.
+func (m *Memory) knows() bool { return m != nil && len(m.before) > 0 }
+
 // get returns the object that raw was decoded to before, nil when it was not.
 func (m *Memory) get(key memoryKey) metav1.Object {
 	if o, ok := m.now[key]; ok {

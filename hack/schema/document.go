@@ -18,6 +18,7 @@ func documents() []document {
 	return []document{
 		{"Diff", "docs/schema/diff.schema.json", report.Diff{}},
 		{"NodeEvent", "docs/schema/nodeevent.schema.json", report.NodeEvent{}},
+		{"NodeServices", "docs/schema/nodeservices.schema.json", report.NodeServices{}},
 		{"NodeStatus", "docs/schema/nodestatus.schema.json", report.NodeStatus{}},
 		{"NodeStatusList", "docs/schema/nodestatuslist.schema.json", report.NodeStatusList{}},
 		{"Report", "docs/schema/report.schema.json", report.Report{}},

@@ -21,11 +21,20 @@ func words() map[string][]any {
 		string(intent.External), string(intent.Hairpin), string(intent.Localhost),
 	}
 	return map[string][]any{
-		"Trace.apiVersion":      {report.APIVersion},
-		"Trace.kind":            {"Trace"},
-		"Report.apiVersion":     {report.APIVersion},
-		"Report.kind":           {"Report"},
-		"Report.verdict":        {string(report.VerdictPass), string(report.VerdictFail), string(report.VerdictUnknown)},
+		"Trace.apiVersion":        {report.APIVersion},
+		"Trace.kind":              {"Trace"},
+		"Report.apiVersion":       {report.APIVersion},
+		"Report.kind":             {"Report"},
+		"Report.verdict":          {string(report.VerdictPass), string(report.VerdictFail), string(report.VerdictUnknown)},
+		"NodeServices.apiVersion": {report.APIVersion},
+		"NodeServices.kind":       {"NodeServices"},
+		"ServicePort.state": {
+			string(report.ServicePortOK), string(report.ServicePortDiffers), string(report.ServicePortUnknown), string(report.ServicePortSkipped),
+		},
+		"ServicePort.severity":  {"critical", "error", "warning", "info", ""},
+		"ServicePort.type":      {"ClusterIP", "NodePort", "LoadBalancer", "ExternalName", ""},
+		"ServicePort.protocol":  {"TCP", "UDP", "SCTP", ""},
+		"ServicePort.family":    {"IPv4", "IPv6", ""},
 		"NodeStatus.apiVersion": {report.APIVersion},
 		"NodeStatus.kind":       {"NodeStatus"},
 		"NodeStatus.verdict": {

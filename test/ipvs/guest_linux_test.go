@@ -17,9 +17,12 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/svcnet/svcnet/collectors/snapshot"
+	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/ipvs"
 	"github.com/svcnet/svcnet/explain/netfilter"
+	"github.com/svcnet/svcnet/explain/report"
 )
 
 // insideFlag marks the process that runs in the guest.
@@ -37,7 +40,9 @@ type setup struct {
 	vips          []string
 	// whole reads all of the node, as svcnet does; else what has changed.
 	whole bool
-	dials []dialling
+	// counts looks at what its virtual servers have counted.
+	counts bool
+	dials  []dialling
 }
 
 // dialling is what a client does in a setup.
@@ -78,7 +83,7 @@ func TestInGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, s := range g.fixed() {
-		s.whole = i%4 == 0 || s.name == "kube-proxy" || s.name == "by mark" // whose family the kernel does not print
+		s.whole = i%4 == 0 || s.counts || s.name == "kube-proxy" || s.name == "by mark" // whose family the kernel does not print
 		g.run(s)
 	}
 	for n := range 10 {
@@ -136,6 +141,9 @@ func (g *guest) run(s setup) {
 	for _, d := range s.dials {
 		g.dials(s, w, d)
 		g.visits(s, w, d)
+	}
+	if s.counts {
+		g.counts(s)
 	}
 	if g.t.Failed() && !failed {
 		g.t.Logf("setup %s:\n%s\n%s\n%s", s.name, g.sh("cat /proc/net/ip_vs; ip -br addr; ipset save"), g.sh("iptables-legacy-save -c"), g.sh("ip6tables-legacy-save -c"))
@@ -198,18 +206,111 @@ func (g *guest) texts() {
 		g.t.Log("ipvsadm is not installed: texts were compared with the kernel's list alone")
 		return
 	}
-	// ipvsadm subtracts addresses to sort them, and is wrong about those that are far apart.
-	lines := func(text string) []string {
-		l := strings.Split(strings.TrimSpace(text), "\n")
-		slices.Sort(l)
-		return l
-	}
-	for file, tool := range map[string]string{"ipvsadm-save.txt": "ipvsadm -Sn", "ipvsadm-list.txt": "ipvsadm -Ln"} {
-		if diff := cmp.Diff(lines(g.sh(tool)), lines(read[file])); diff != "" {
+	for file, tool := range map[string]string{"ipvsadm-save.txt": "ipvsadm -Sn", "ipvsadm-list.txt": "ipvsadm -Ln", "ipvsadm-stats.txt": "ipvsadm -Ln --stats --exact"} {
+		if diff := cmp.Diff(anyOrder(g.sh(tool)), anyOrder(read[file])); diff != "" {
 			g.t.Errorf("not what %s prints: %s", tool, diff)
 		}
 	}
-	g.t.Logf("ipvsadm prints the same %d lines", len(lines(read["ipvsadm-save.txt"]))+len(lines(read["ipvsadm-list.txt"])))
+	g.t.Logf("ipvsadm prints the same %d lines", len(anyOrder(read["ipvsadm-save.txt"]))+len(anyOrder(read["ipvsadm-list.txt"]))+len(anyOrder(read["ipvsadm-stats.txt"])))
+}
+
+// anyOrder are the lines of a list: ipvsadm subtracts addresses to sort them, and is wrong about those that are far apart.
+func anyOrder(text string) []string {
+	l := strings.Split(strings.TrimSpace(text), "\n")
+	slices.Sort(l)
+	return l
+}
+
+// counts holds what is told of the connections through virtual servers of TCP against those that were made, all of which
+// reached a server, and against ipvsadm where it is there.
+func (g *guest) counts(s setup) {
+	g.t.Helper()
+	made := make(map[netip.AddrPort]uint64)
+	for _, d := range s.dials {
+		if d.proto == "tcp" {
+			made[d.to] += uint64(d.times)
+		}
+	}
+	const list = "ipvsadm -Ln --stats --exact"
+	_, err := exec.LookPath("ipvsadm")
+	tool := err == nil
+	before := explain.CountersOf(g.seen)
+	for try := 0; ; try++ {
+		// The last packets of a connection may still be on their way.
+		var first, second string
+		if tool {
+			first = g.sh(list)
+		}
+		g.look()
+		if tool {
+			second = g.sh(list)
+		}
+		if first == second {
+			if diff := cmp.Diff(anyOrder(second), anyOrder(text(g.seen, "ipvsadm-stats.txt"))); tool && diff != "" {
+				g.t.Errorf("%s: not what %s prints: %s", s.name, list, diff)
+			}
+			break
+		}
+		if try == 10 {
+			g.t.Errorf("%s: %s changes all the time: %s\n%s", s.name, list, first, second)
+			return
+		}
+	}
+	after := explain.CountersOf(g.seen)
+	since := func(line int) explain.Count {
+		at := report.Evidence{File: "ipvsadm-save.txt", Line: line}
+		was, ok := before.At(at)
+		is, ok2 := after.At(at)
+		if !ok || !ok2 {
+			g.t.Fatalf("%s: line %d counts nothing", s.name, line)
+		}
+		return explain.Count{Packets: is.Packets - was.Packets, Bytes: is.Bytes - was.Bytes, Connections: is.Connections - was.Connections}
+	}
+	var all, of explain.Count
+	looked := 0
+	check := func() {
+		if looked > 0 && all != of {
+			g.t.Errorf("%s: a virtual server counted %v, and its real servers %v", s.name, all, of)
+		}
+	}
+	for i, line := range strings.Split(text(g.seen, "ipvsadm-save.txt"), "\n") {
+		words := strings.Fields(line)
+		if len(words) < 3 || words[1] != "-t" {
+			continue
+		}
+		n := since(i + 1)
+		if words[0] == "-A" {
+			check()
+			want := made[netip.MustParseAddrPort(words[2])]
+			// A connection is a SYN, an ACK and a FIN at least.
+			if n.Connections != want || n.Packets < 3*want || n.Bytes < 40*n.Packets {
+				g.t.Errorf("%s: %d connections were made, and counted: %+v: %s", s.name, want, n, line)
+			}
+			all, of = n, explain.Count{}
+			looked++
+			continue
+		}
+		if strings.HasSuffix(line, " -w 0") && n != (explain.Count{}) {
+			g.t.Errorf("%s: a real server that gets no connections counted %+v: %s", s.name, n, line)
+		}
+		of.Connections += n.Connections
+		of.Packets += n.Packets
+		of.Bytes += n.Bytes
+	}
+	check()
+	if looked == 0 {
+		g.t.Errorf("%s: no virtual server was looked at", s.name)
+	}
+	g.t.Logf("%s: virtual servers counted the connections that were made: %v", s.name, made)
+}
+
+// text is what was read into a file.
+func text(s *snapshot.Snapshot, file string) string {
+	i := slices.IndexFunc(s.Evidence, func(e snapshot.Evidence) bool { return e.File == file })
+	if i < 0 {
+		return ""
+	}
+	return string(s.Evidence[i].Data)
 }
 
 func (d dialling) packet() netfilter.Packet {
@@ -386,7 +487,7 @@ func (g *guest) fixed() []setup {
 		dials: append(everyone("tcp", at(vip+"1", 80), 3), everyone("udp", at(vip+"1", 80), 2)...)})
 	add(setup{name: "all on their way out", conntrack: 1, vips: []string{vip + "2"}, servers: []server{{proto: unix.IPPROTO_TCP, at: at(vip+"2", 80), sched: "rr", dests: pods(0, 0)}},
 		dials: everyone("tcp", at(vip+"2", 80), 3)})
-	add(setup{name: "round robin", conntrack: 1, vips: []string{vip + "3"}, rules: masquerade(vip + "3"), servers: []server{
+	add(setup{name: "round robin", counts: true, conntrack: 1, vips: []string{vip + "3"}, rules: masquerade(vip + "3"), servers: []server{
 		{proto: unix.IPPROTO_TCP, at: at(vip+"3", 80), sched: "rr", dests: pods(1, 5, 0, 1)}, {proto: unix.IPPROTO_UDP, at: at(vip+"3", 80), sched: "rr", dests: pods(1, 1)}},
 		dials: append(evenly(everyone("tcp", at(vip+"3", 80), 15)), everyone("udp", at(vip+"3", 80), 4)...)})
 	add(setup{name: "by weight", conntrack: 1, vips: []string{vip + "4"}, rules: masquerade(vip + "4"), servers: []server{{proto: unix.IPPROTO_TCP, at: at(vip+"4", 80), sched: "wrr", dests: pods(1, 2, 4)}},

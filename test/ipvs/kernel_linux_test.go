@@ -32,7 +32,7 @@ func TestWalkAgainstKernel(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for line := range strings.Lines(out) {
-		if strings.Contains(line, " setups, ") || strings.Contains(line, "ipvsadm") {
+		if strings.Contains(line, " setups, ") || strings.Contains(line, "ipvsadm") || strings.Contains(line, " counted ") {
 			t.Log(strings.TrimSpace(line))
 		}
 	}

@@ -21,6 +21,7 @@ var rules = []rule{
 	{"leaves", leaves},
 	{"linux only", onLinuxOnly},
 	{"test only", forTestsOnly},
+	{"terminal", inTUIOnly},
 	{"no init", noInit},
 	{"names", names},
 }
@@ -75,6 +76,12 @@ func TestRulesBite(t *testing.T) {
 		{"linux only", "test/x_test.go", "//go:build linux\n", false},
 		{"test only", "explain/x.go", `import "github.com/google/go-cmp/cmp"`, true},
 		{"test only", "explain/x_test.go", `import "github.com/google/go-cmp/cmp"`, false},
+		{"terminal", "cmd/x.go", `import tea "github.com/charmbracelet/bubbletea"`, true},
+		{"terminal", "tui/x.go", `import tea "github.com/charmbracelet/bubbletea"`, false},
+		{"terminal", "explain/render/x.go", `import "github.com/charmbracelet/x/ansi"`, true},
+		{"direction", "tui/x.go", `import "github.com/svcnet/svcnet/collectors"`, true},
+		{"direction", "tui/x_test.go", `import "github.com/svcnet/svcnet/test/scale"`, false},
+		{"direction", "tui/quiet/x.go", `import "github.com/svcnet/svcnet/explain"`, true},
 		{"no init", "cmd/x.go", `func init() {}`, true},
 		{"no init", "cmd/x.go", `type t int; func (t) init() {}`, false},
 		{"names", "explain/util/x.go", ``, true},
@@ -122,6 +129,10 @@ func direction(s source) []string {
 		}
 		// Redaction is right when the explanation stays the same.
 		if s.test && s.folder == "redact" && (folder == "explain" || folder == "explain/report") {
+			continue
+		}
+		// The interactive view is tested on the recorded node, on simulated ones, and with the real pages.
+		if s.test && s.folder == "tui" && slices.Contains([]string{"cmd/demo", "test/scale", "docs/findings"}, folder) {
 			continue
 		}
 		// What collectors write down is read by explain/host: their tests hold the two together.
@@ -224,6 +235,20 @@ func forTestsOnly(s source) []string {
 	for _, imported := range s.imports {
 		if belowAny(imported, testOnly) {
 			out = append(out, fmt.Sprintf("imports %s, which is for tests only", imported))
+		}
+	}
+	return out
+}
+
+// inTUIOnly: another version of the library of the interactive view changes one folder.
+func inTUIOnly(s source) []string {
+	if belowAny(s.folder, []string{"tui", "test"}) {
+		return nil
+	}
+	var out []string
+	for _, imported := range s.imports {
+		if strings.HasPrefix(imported, "github.com/charmbracelet/") || strings.HasPrefix(imported, "github.com/muesli/") {
+			out = append(out, fmt.Sprintf("imports %s, which belongs to tui", imported))
 		}
 	}
 	return out

@@ -65,8 +65,10 @@ var layers = []layer{
 		"a probe sets real answers beside the prediction"},
 	{"watch", []string{"explain", "collectors"},
 		"watching is collecting again and explaining again"},
-	{"tui", []string{"explain"},
-		"the interactive view is a function of finished reports"},
+	{"tui/quiet", nil,
+		"it has to be ready before the libraries of the interactive view: nothing but the standard library comes earlier"},
+	{"tui", []string{"explain", "collectors/snapshot"},
+		"the interactive view shows what explain says of what it is handed; it reads nothing itself"},
 	{"cmd", []string{""},
 		"the command line wires everything together, and nothing imports it"},
 	{"hack/reference", []string{"cmd"},
@@ -120,7 +122,7 @@ var linuxOnly = []string{
 // testOnly are modules that only tests and the programs in hack may use.
 var testOnly = []string{
 	"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "github.com/santhosh-tekuri/jsonschema",
-	"github.com/invopop/jsonschema", "github.com/spf13/cobra/doc", "testing",
+	"github.com/invopop/jsonschema", "github.com/spf13/cobra/doc", "github.com/charmbracelet/x/exp", "testing",
 }
 
 // emptyNames say nothing about what a package is for.

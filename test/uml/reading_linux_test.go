@@ -106,7 +106,7 @@ observe after-rules
 	}
 	for _, section := range []string{"nothing", "modules-read"} {
 		read := evidenceOf(t, got[section])
-		for _, file := range []string{"iptables-nft-save.txt", "ip6tables-nft-save.txt", "iptables-legacy-save.txt", "ip6tables-legacy-save.txt", "nft.nl", "ipset-save.txt", "ipvsadm-save.txt", "ipvsadm-list.txt", "ipvsadm-conn.txt"} {
+		for _, file := range []string{"iptables-nft-save.txt", "ip6tables-nft-save.txt", "iptables-legacy-save.txt", "ip6tables-legacy-save.txt", "nft.nl", "ipset-save.txt", "ipvsadm-save.txt", "ipvsadm-list.txt", "ipvsadm-stats.txt", "ipvsadm-conn.txt"} {
 			if e := read[file]; e.Status != snapshot.Absent || e.Note == "" {
 				t.Errorf("%s: %s: %q %s %s", section, file, e.Status, e.Note, e.Error)
 			}
@@ -124,6 +124,7 @@ observe after-rules
 		"ipset-save.txt":            {snapshot.OK, "add s 10.0.0.1\n"},
 		"ipvsadm-save.txt":          {snapshot.Empty, ""},
 		"ipvsadm-list.txt":          {snapshot.Empty, ""},
+		"ipvsadm-stats.txt":         {snapshot.Empty, ""},
 		"ipvsadm-conn.txt":          {snapshot.Empty, ""},
 	} {
 		if e := rules[file]; e.Status != want.status || !strings.Contains(string(e.Data), want.text) {

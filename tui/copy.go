@@ -1,0 +1,56 @@
+package tui
+
+import (
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"github.com/svcnet/svcnet/explain/render"
+)
+
+// copy puts a command into the clipboard of the terminal (OSC 52, which also works through ssh, and in tmux where it is
+// let through), and shows it: a terminal that does not do so says nothing.
+func (m *Model) copy(command string) tea.Cmd {
+	if command == "" {
+		m.say(note, "there is no command that shows this")
+		return nil
+	}
+	// What cannot be typed is not copied: a command with escapes in it would do something else.
+	if render.Clean(command) != command {
+		m.say(warn, "not copied, it has signs that no terminal shows: "+command)
+		return nil
+	}
+	m.say(note, command)
+	if m.out == nil {
+		return nil
+	}
+	out := m.out
+	return func() tea.Msg {
+		out(ansi.SetSystemClipboard(command))
+		return nil
+	}
+}
+
+// quote makes text one word of a shell.
+func quote(text string) string {
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r))
+	}) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// command is one of this program, about the evidence that is shown.
+func (m *Model) command(words ...string) string {
+	out := m.feed.Name
+	for _, w := range words {
+		out += " " + quote(w)
+	}
+	if m.feed.Evidence != "" {
+		out += " " + m.feed.Evidence
+	}
+	return out
+}
