@@ -91,24 +91,13 @@ func evidenceOf(fs *pflag.FlagSet) string {
 				words = append(words, name)
 			case f.NoOptDefVal != "":
 				// What stands behind a space is no value of such a flag.
-				words = append(words, name+"="+shellWord(v))
+				words = append(words, name+"="+tui.ShellWord(v))
 			default:
-				words = append(words, name, shellWord(v))
+				words = append(words, name, tui.ShellWord(v))
 			}
 		}
 	})
 	return strings.Join(words, " ")
-}
-
-// shellWord makes text one word of a shell.
-func shellWord(text string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r)
-	}
-	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // tui shows the screen until the user has seen enough.

@@ -14,9 +14,9 @@ func byHand(p *report.Path, h *report.Hop) string {
 	case "rule", "policy":
 		chain := strings.TrimSuffix(h.Chain, "(policy)")
 		if strings.HasPrefix(h.Evidence.Source, "nft") {
-			return fmt.Sprintf("nft list chain %s %s", h.Table, quote(chain))
+			return fmt.Sprintf("nft list chain %s %s", h.Table, ShellWord(chain))
 		}
-		return fmt.Sprintf("%s -t %s -nvL %s --line-numbers", iptables(p, h.Evidence.Source), h.Table, quote(chain))
+		return fmt.Sprintf("%s -t %s -nvL %s --line-numbers", iptables(p, h.Evidence.Source), h.Table, ShellWord(chain))
 	case "route":
 		to := p.Frontend.Address
 		if len(p.Backends) > 0 {

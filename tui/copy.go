@@ -33,8 +33,8 @@ func (m *Model) copy(command string) tea.Cmd {
 	}
 }
 
-// quote makes text one word of a shell.
-func quote(text string) string {
+// ShellWord makes text one word of a shell.
+func ShellWord(text string) string {
 	if text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r))
 	}) {
@@ -47,7 +47,7 @@ func quote(text string) string {
 func (m *Model) command(words ...string) string {
 	out := m.feed.Name
 	for _, w := range words {
-		out += " " + quote(w)
+		out += " " + ShellWord(w)
 	}
 	if m.feed.Evidence != "" {
 		out += " " + m.feed.Evidence

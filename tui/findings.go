@@ -239,7 +239,7 @@ func (s *findings) key(m *Model, msg tea.KeyMsg) (tea.Cmd, bool) {
 	case k.page.matches(msg):
 		return m.showPage(r.id()), true
 	case k.copy.matches(msg):
-		return m.copy(m.feed.Name + " explain " + quote(r.id())), true
+		return m.copy(m.feed.Name + " explain " + ShellWord(r.id())), true
 	default:
 		return m.push(newWhole(r.id(), func(m *Model, width int) []row { return r.details(m.theme, width) })), true
 	}

@@ -40,17 +40,15 @@ func (s *scanner) text() (quoted []byte, ok bool) {
 		return nil, false
 	}
 	start := s.pos
-	s.pos++
-	for s.pos < len(s.data) {
-		i := bytes.IndexAny(s.data[s.pos:], "\"\\")
-		if i < 0 {
-			break
-		}
-		s.pos += i + 1
-		if s.data[s.pos-1] == '"' {
+	// Byte by byte: strings of objects are too short for anything cleverer.
+	for i := start + 1; i < len(s.data); i++ {
+		switch s.data[i] {
+		case '"':
+			s.pos = i + 1
 			return s.data[start:s.pos], true
+		case '\\':
+			i++ // what it escapes
 		}
-		s.pos++ // what the backslash escapes
 	}
 	s.pos = len(s.data)
 	return nil, false
