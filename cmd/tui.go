@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/svcnet/svcnet/explain/objects"
 	"github.com/svcnet/svcnet/tui"
 	"github.com/svcnet/svcnet/watch"
 )
@@ -124,6 +125,10 @@ func (a *app) tui(ctx context.Context, f *tuiFlags, flags string) error {
 		return err
 	}
 	feed.Evidence, feed.Interval = flags, f.interval
+	if feed.Live {
+		// From one reading to the next most objects stay as they are.
+		feed.Audit.Memory = &objects.Memory{}
+	}
 	err = a.show(ctx, feed, in, out)
 	// What still reads a node ends, and pods are deleted, before the program does.
 	cancel()

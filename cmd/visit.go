@@ -139,33 +139,30 @@ func (v *visit) around(ctx context.Context, node string) (objects []snapshot.Evi
 	return objects, pods, nil
 }
 
-// collect asks the pod on a node, which is made where there is none, and made anew once where it ended meanwhile or
-// somebody deleted it.
+// collect asks the pod on a node, which is made where there is none. One that ended meanwhile, or that somebody deleted, is
+// told of once; the next reading makes another one.
 func (v *visit) collect(ctx context.Context, node *corev1.Node) (*snapshot.Snapshot, error) {
-	for {
-		begun, made := time.Now(), v.session == nil
-		if made {
-			if err := v.begin(ctx, node); err != nil {
-				return nil, err
-			}
-		}
-		s, err := v.session.Collect(ctx, nil)
-		switch {
-		case err == nil:
-			v.failed = nil
-			return s, nil
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case made:
-			v.close(ctx)
-			v.failed, v.failedAt = err, time.Now()
-			return nil, err
-		case time.Since(begun) >= v.reach.pods.Timeout:
-			// Nobody answered: the pod may be as well as it was.
+	begun, made := time.Now(), v.session == nil
+	if made {
+		if err := v.begin(ctx, node); err != nil {
 			return nil, err
 		}
-		v.close(ctx)
 	}
+	s, err := v.session.Collect(ctx, nil)
+	switch {
+	case err == nil:
+		v.failed = nil
+		return s, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case made:
+		v.failed, v.failedAt = err, time.Now()
+	case time.Since(begun) >= v.reach.pods.Timeout:
+		// Nobody answered: the pod may be as well as it was.
+		return nil, err
+	}
+	v.close(ctx)
+	return nil, err
 }
 
 // begin makes the pod.

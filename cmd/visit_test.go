@@ -140,7 +140,10 @@ func TestVisit(t *testing.T) {
 	read("n1", "0 on n1")
 	read("n2", "1 on n2") // another node is looked at
 	(*pods)[1].ended = true
-	read("n2", "2 on n2") // somebody deleted it
+	if _, err := v.read(t.Context(), "n2"); err == nil || err.Error() != "somebody deleted the pod" || len(open(*pods)) > 0 {
+		t.Errorf("its pod is gone: %v, and there are the pods %v", err, open(*pods))
+	}
+	read("n2", "2 on n2") // another one is made
 	v.opened = v.opened.Add(-podStays)
 	read("n2", "3 on n2") // it is going to end by itself
 	if _, err := v.read(t.Context(), "n3"); err == nil || err.Error() != "read node n3: it is none of those that were asked for" {

@@ -102,7 +102,7 @@ func (s *findings) changed(m *Model) tea.Cmd {
 	for _, c := range render.ByCause(r.Findings) {
 		f := c.Finding
 		s.rows = append(s.rows, findingRow{Finding: f, depth: c.Depth, nodes: nodes[everywhereKey(f)], text: strings.ToLower(strings.Join([]string{
-			f.ID, f.Severity, objectOf(&f.Object), f.Object.Kind, f.Object.Protocol, f.Object.Endpoint, f.Subject, f.Message, f.Pending}, " "))})
+			f.ID, f.Severity, objectOf(&f.Object), f.Object.Kind, f.Object.Protocol, f.Object.Endpoint, f.Subject, f.Message, pendingWord(f), f.Pending}, " "))})
 	}
 	for i := range r.Unknown {
 		u := &r.Unknown[i]
@@ -110,6 +110,14 @@ func (s *findings) changed(m *Model) tea.Cmd {
 	}
 	s.arrange()
 	return nil
+}
+
+// pendingWord is what is looked for in a finding that may be kube-proxy at work.
+func pendingWord(f *report.Finding) string {
+	if f.Pending == "" {
+		return ""
+	}
+	return "pending"
 }
 
 // everywhereKey is what a finding has in common with the same one on other nodes.

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 
 	"github.com/charmbracelet/bubbles/textinput"
@@ -42,7 +41,8 @@ func newPacket(m *Model) *packet {
 		if s.cursor < len(s.shown) && len(s.shown[s.cursor].Frontends) > 0 {
 			r := s.shown[s.cursor]
 			f := r.Frontends[0]
-			of = &explain.TraceOptions{Namespace: r.Namespace, Service: r.Name, Ports: []string{strconv.Itoa(r.Port)}}
+			ask := asksFor(r.ServicePort)
+			of = &ask
 			to = render.Dial(f.Address, f.Port) + "/" + strings.ToLower(f.Protocol)
 		}
 	}

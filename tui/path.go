@@ -35,6 +35,8 @@ type pathScreen struct {
 	// sought is a finding to put the cursor on, once there is a trace.
 	sought *report.Finding
 	chosen bool
+	// own are the frontends of the row that was opened: the trace has those of the other address family too.
+	own []string
 }
 
 type pathFrontend struct {
@@ -58,8 +60,27 @@ type tracedMsg struct {
 }
 
 func newPath(p *report.ServicePort) *pathScreen {
-	at := keyOf(p)
-	return &pathScreen{at: at, ask: explain.TraceOptions{Namespace: at.namespace, Service: at.name, Ports: []string{strconv.Itoa(at.port)}}, open: make(map[string]bool)}
+	s := &pathScreen{at: keyOf(p), ask: asksFor(p), open: make(map[string]bool)}
+	for _, f := range p.Frontends {
+		s.own = append(s.own, frontendName(f))
+	}
+	return s
+}
+
+// asksFor is the question about one service port. A port that only a node port in rules tells of has no number.
+func asksFor(p *report.ServicePort) explain.TraceOptions {
+	o := explain.TraceOptions{Namespace: p.Namespace, Service: p.Name}
+	switch {
+	case p.Port > 0:
+		o.Ports = []string{strconv.Itoa(p.Port)}
+	case p.PortName != "":
+		o.Ports = []string{p.PortName}
+	}
+	return o
+}
+
+func frontendName(f report.Frontend) string {
+	return f.Kind + " " + render.Dial(f.Address, f.Port) + "/" + f.Protocol
 }
 
 // newWalk is the path of one packet.
@@ -152,7 +173,7 @@ func (s *pathScreen) gather() {
 	s.frontends = nil
 	for i := range s.trace.Paths {
 		p := &s.trace.Paths[i]
-		name := p.Frontend.Kind + " " + render.Dial(p.Frontend.Address, p.Frontend.Port) + "/" + p.Frontend.Protocol
+		name := frontendName(p.Frontend)
 		if n := len(s.frontends); n == 0 || s.frontends[n-1].name != name {
 			s.frontends = append(s.frontends, pathFrontend{name: name})
 		}
@@ -188,6 +209,9 @@ func (s *pathScreen) choose() {
 			if s.sought != nil && rests(s.sought, c.paths) {
 				s.frontend, s.client = f.name, c.name
 				return
+			}
+			if len(s.own) > 0 && !slices.Contains(s.own, f.name) {
+				continue
 			}
 			if best == nil || c.level > best.level && c.level > render.Remark {
 				best, s.frontend, s.client = c, f.name, c.name
