@@ -8,6 +8,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/svcnet/svcnet/explain/render"
+	"github.com/svcnet/svcnet/explain/report"
 )
 
 // copy puts a command into the clipboard of the terminal (OSC 52, which also works through ssh, and in tmux where it is
@@ -22,10 +23,11 @@ func (m *Model) copy(command string) tea.Cmd {
 		m.say(warn, "not copied, it has signs that no terminal shows: "+command)
 		return nil
 	}
-	m.say(note, command)
 	if m.out == nil {
+		m.say(note, command)
 		return nil
 	}
+	m.say(note, "copied, if the terminal lets it: "+command)
 	out := m.out
 	return func() tea.Msg {
 		out(ansi.SetSystemClipboard(command))
@@ -41,6 +43,21 @@ func ShellWord(text string) string {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// printing is the command that prints a document; empty for what no command prints.
+func (m *Model) printing(document any) string {
+	switch d := document.(type) {
+	case *report.Report, *report.Reports:
+		return m.command("audit", "-o", "json")
+	case *report.NodeStatus:
+		return m.command("status", "-o", "json")
+	case *report.Trace:
+		if d.Metadata.Namespace != "" {
+			return m.command("trace", "svc/"+d.Metadata.Name, "-n", d.Metadata.Namespace, "-o", "json")
+		}
+	}
+	return ""
 }
 
 // command is one of this program, about the evidence that is shown.

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/render"
 )
 
@@ -60,9 +63,17 @@ func (m *Model) counts(words bool) row {
 			r = r.gap(min(len(r), 1)).add(toneOf(j.Level), j.Sign+" "+text)
 		}
 	}
+	if n := len(explain.MissingSources(m.moment.Reading.Report.Sources)); n > 0 {
+		// What was not read has no findings, and is not well for that.
+		r = row{}.add(bad, "✗ "+plural(n, "source")+" not read").gap(min(len(r), 1)).append(r)
+	}
 	if len(r) == 0 {
 		j := render.JudgeSeverity("")
-		r = r.add(toneOf(j.Level), j.Sign+" no findings")
+		sign := span{j.Sign, toneOf(j.Level)}
+		if s.Unknown > 0 {
+			sign = span{"?", note}
+		}
+		r = append(r, sign).add(plain, " no findings")
 	}
 	if s.Unknown > 0 {
 		text := strconv.Itoa(s.Unknown)
@@ -88,7 +99,7 @@ func (m *Model) age() row {
 	case m.reading.failed != nil:
 		return r.add(bad, "✗ read failed, this is "+old)
 	case !m.feed.Live && m.moment != nil:
-		return r.add(faint, "from "+m.feed.From)
+		return r.add(faint, "from "+strings.TrimRight(fit(m.feed.From, min(24, ansi.StringWidth(m.feed.From))), " "))
 	case m.paused:
 		return r.add(warn, "paused, "+old)
 	case m.moment == nil && m.reading.all > 0:
@@ -154,10 +165,14 @@ func (m *Model) tabLine() row {
 // footer is what there is to say, or the keys that are most useful now.
 func (m *Model) footer() row {
 	var r row
-	if m.said != "" {
+	t, prompts := m.top().(interface{ prompt(m *Model) row })
+	typed, typing := m.top().(typing)
+	switch {
+	case prompts && typing && typed.types():
+		return t.prompt(m)
+	case m.said != "":
 		return r.add(m.saidTone, m.said)
-	}
-	if t, ok := m.top().(interface{ prompt(m *Model) row }); ok {
+	case prompts:
 		if p := t.prompt(m); p != nil {
 			return p
 		}
@@ -170,7 +185,7 @@ func (m *Model) footer() row {
 		hints = append(hints, k.quit)
 	}
 	for _, b := range hints {
-		piece := row{}.add(accent, b.shown()).gap(1).add(faint, b.does())
+		piece := row{}.add(accent, m.theme.keyName(&b)).gap(1).add(faint, b.does())
 		if r.width()+piece.width()+2 > m.width {
 			break
 		}

@@ -10,7 +10,7 @@ func newHelp(of screen) *page {
 			}
 			out = append(out, row{}.add(strong, title))
 			for _, b := range keys {
-				line := row{}.gap(2).cell(accent, b.shown(), 10).cell(plain, b.does(), 18).gap(1)
+				line := row{}.gap(2).cell(accent, m.theme.keyName(&b), 10).cell(plain, b.does(), 18).gap(1)
 				indent := line.width()
 				for _, l := range m.theme.wrap(faint, b.more, max(width-indent-1, 20)) {
 					out = append(out, append(line, l...))
@@ -38,6 +38,7 @@ func newHelp(of screen) *page {
 		out = append(out, row{}, row{}.add(strong, "Columns"))
 		for _, c := range [][2]string{
 			{"BACKENDS", "ready ones that get connections / ready ones; behind + those that get connections and ought not to"},
+			{"FRONTENDS", "the first address that clients dial, and how many more there are"},
 			{"NEW/S", "packets each second that the rules of its backends counted. Rules of nat see the first packet of each connection: these are new connections. Empty where nothing counts, or nothing tells yet"},
 		} {
 			line := row{}.gap(2).cell(accent, c[0], 10)

@@ -42,7 +42,7 @@ type keyMap struct {
 	services, findings, nodes, status, sources, diff           binding
 	filter, problems, namespaces, order, reverse               binding
 	packet, copy, json, save, pause, refresh, mark, page, wide binding
-	expand, frontends, clients                                 binding
+	expand, frontends, clients, evidence                       binding
 	command, help, suspend, quit                               binding
 }
 
@@ -67,7 +67,7 @@ func newKeyMap() *keyMap {
 		sources:  bind("5", "5", "Sources", "what was read, and what could not be"),
 		diff:     bind("6", "6", "Diff", "what changed since the marked moment"),
 		filter:   bind("/", "/", "filter", "show rows with these words only; !word without; sev:error, ns:shop, node:n1, type:NodePort"),
-		problems: bind("p", "p", "problems only", "show only what has findings"),
+		problems: bind("p", "p", "problems only", "show only what has warnings or errors, or is not known"),
 		namespaces: bind("n", "n", "namespaces",
 			"choose one namespace, or all of them"),
 		order:     bind("o", "o", "order by", "order rows by the next column"),
@@ -82,6 +82,7 @@ func newKeyMap() *keyMap {
 		page:      bind("d", "d", "docs page", "the page of the finding: what it means, how to confirm and to mend it"),
 		frontends: bind("left right h l", "← →", "frontend", "the frontend before, the next one: where clients connect to"),
 		clients:   bind("tab shift+tab", "tab", "clients", "the next clients, with shift the previous: who connects"),
+		evidence:  bind("e", "e", "all evidence", "all that the row under the cursor rests on, where it is cut below"),
 		expand:    bind("enter", "enter", "rules of a backend", "the rules of the backend under the cursor; of a finding its page"),
 		wide:      bind("w", "w", "all rules", "the rules of every backend, or of none"),
 		command:   bind(":", ":", "command", "type where to go: services, findings, nodes, status, sources, diff, packet, ns NAME, quit"),

@@ -166,7 +166,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.say(msg.tone, msg.text)
 		return m, nil
 	case jsonMsg:
-		return m, m.push(newJSON(msg.lines))
+		return m, m.push(newJSON(msg.lines, msg.command))
 	case nodesMsg:
 		return m, m.nodesRead(msg)
 	case progressMsg:
@@ -332,6 +332,7 @@ func (m *Model) say(t tone, text string) {
 func (m *Model) key(msg tea.KeyMsg) tea.Cmd {
 	k := m.keys
 	top := m.top()
+	m.said = "" // it was there to be read until now
 	switch {
 	case msg.String() == "ctrl+c":
 		return m.end()
@@ -366,6 +367,8 @@ func (m *Model) key(msg tea.KeyMsg) tea.Cmd {
 		return m.push(newPacket(m))
 	case k.json.matches(msg):
 		return m.showJSON(top.document(m))
+	case k.copy.matches(msg):
+		return m.copy(m.printing(top.document(m)))
 	case k.save.matches(msg):
 		return m.save()
 	case k.pause.matches(msg):
@@ -435,7 +438,7 @@ func (m *Model) save() tea.Cmd {
 		if err != nil {
 			return saidMsg{err.Error(), bad}
 		}
-		return saidMsg{"saved " + name, good}
+		return saidMsg{"saved here: " + name, good}
 	}
 }
 
@@ -460,7 +463,7 @@ func (m *Model) View() string {
 		return ""
 	}
 	if m.width < minWidth || m.height < minHeight {
-		return fmt.Sprintf("%d×%d is too small: %d×%d at least", m.width, m.height, minWidth, minHeight)
+		return m.theme.show(fmt.Sprintf("needs %d×%d", minWidth, minHeight))
 	}
 	body := m.height - headLines - 1
 	lines := make([]string, 0, m.height)

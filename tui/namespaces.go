@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
 )
@@ -11,18 +12,22 @@ import (
 // namespaces chooses one, or all of them.
 type namespaces struct {
 	list
-	of    *services
-	names []string
-	count map[string]namespaceCount
+	of     *services
+	names  []string
+	count  map[string]namespaceCount
+	filter filter
 }
 
 // namespaceCount counts the service ports of a namespace, and those of them that have findings.
 type namespaceCount struct{ ports, differ int }
 
-func newNamespaces(of *services) *namespaces { return &namespaces{of: of} }
+func newNamespaces(of *services) *namespaces { return &namespaces{of: of, filter: newFilter()} }
+
+func (s *namespaces) types() bool       { return s.filter.on }
+func (s *namespaces) prompt(*Model) row { return s.filter.prompt() }
 
 func (s *namespaces) title(*Model) string     { return "namespaces" }
-func (s *namespaces) keys(m *Model) []binding { return []binding{m.keys.open} }
+func (s *namespaces) keys(m *Model) []binding { return []binding{m.keys.open, m.keys.filter} }
 func (s *namespaces) document(*Model) any     { return nil }
 
 func (s *namespaces) changed(*Model) tea.Cmd {
@@ -38,20 +43,33 @@ func (s *namespaces) changed(*Model) tea.Cmd {
 			s.count[name] = c
 		}
 	}
-	s.names = slices.Sorted(maps.Keys(s.count))
-	s.resize(len(s.names), s.height)
+	s.arrange()
 	return nil
 }
 
+// arrange keeps the names that pass the filter.
+func (s *namespaces) arrange() {
+	s.names = slices.DeleteFunc(slices.Sorted(maps.Keys(s.count)), func(name string) bool {
+		return !passes(s.filter.terms, func(_, word string) bool { return strings.Contains(name, word) })
+	})
+	s.resize(len(s.names), s.height)
+}
+
 func (s *namespaces) key(m *Model, msg tea.KeyMsg) (tea.Cmd, bool) {
-	if s.list.key(m.keys, msg) {
-		return nil, true
-	}
-	if m.keys.open.matches(msg) {
+	switch {
+	case s.filter.on:
+		cmd := s.filter.key(m.keys, msg)
+		s.arrange()
+		return cmd, true
+	case s.list.key(m.keys, msg):
+	case m.keys.open.matches(msg):
 		s.choose(m)
-		return nil, true
+	case m.keys.filter.matches(msg):
+		return s.filter.open(), true
+	default:
+		return nil, false
 	}
-	return nil, false
+	return nil, true
 }
 
 func (s *namespaces) mouse(m *Model, msg tea.MouseMsg, y int) tea.Cmd {

@@ -25,6 +25,8 @@ type packet struct {
 type packetField struct {
 	name, hint string
 	input      textinput.Model
+	// given is true for what nobody typed yet: the first sign that is typed takes its place.
+	given bool
 }
 
 // newPacket begins with what is under the cursor: the frontend of a path, or of a row.
@@ -55,7 +57,7 @@ func newPacket(m *Model) *packet {
 	} {
 		in := newInput("")
 		in.SetValue(f.value)
-		p.fields = append(p.fields, packetField{f.name, f.hint, in})
+		p.fields = append(p.fields, packetField{f.name, f.hint, in, f.value != ""})
 	}
 	p.fields[0].input.Focus()
 	return p
@@ -94,12 +96,13 @@ func (s *packet) changed(m *Model) tea.Cmd {
 func (s *packet) answer(_ *Model, msg tea.Msg) tea.Cmd {
 	if c, ok := msg.(clientMsg); ok && c.to == s && s.fields[1].input.Value() == "" {
 		s.fields[1].input.SetValue(c.source)
+		s.fields[1].given = true
 	}
 	return nil
 }
 
 func (s *packet) prompt(*Model) row {
-	return row{}.add(accent, "enter").gap(1).add(faint, "walks it").gap(2).add(accent, "tab ↑ ↓").gap(1).add(faint, "other field").gap(2).add(accent, "esc").gap(1).add(faint, "leaves")
+	return row{}.add(accent, "enter").gap(1).add(faint, "walks it").gap(2).add(accent, "tab ↑ ↓").gap(1).add(faint, "other field").gap(2).add(accent, "ctrl-u").gap(1).add(faint, "clears").gap(2).add(accent, "esc").gap(1).add(faint, "leaves")
 }
 
 func (s *packet) key(m *Model, msg tea.KeyMsg) (tea.Cmd, bool) {
@@ -123,8 +126,12 @@ func (s *packet) key(m *Model, msg tea.KeyMsg) (tea.Cmd, bool) {
 		return m.push(newWalk(ask)), true
 	}
 	var cmd tea.Cmd
-	f := &s.fields[s.at].input
-	*f, cmd = f.Update(msg)
+	f := &s.fields[s.at]
+	if f.given && msg.Type == tea.KeyRunes {
+		f.input.SetValue("")
+	}
+	f.given = false
+	f.input, cmd = f.input.Update(msg)
 	return cmd, true
 }
 

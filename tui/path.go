@@ -35,6 +35,8 @@ type pathScreen struct {
 	// sought is a finding to put the cursor on, once there is a trace.
 	sought *report.Finding
 	chosen bool
+	// head is how many lines stand above the tree: frontends, clients, what happens, what is asked for.
+	head int
 	// own are the frontends of the row that was opened: the trace has those of the other address family too.
 	own []string
 }
@@ -103,7 +105,7 @@ func (s *pathScreen) title(*Model) string {
 }
 
 func (s *pathScreen) keys(m *Model) []binding {
-	return []binding{m.keys.frontends, m.keys.clients, m.keys.expand, m.keys.copy, m.keys.wide, m.keys.page}
+	return []binding{m.keys.frontends, m.keys.clients, m.keys.expand, m.keys.copy, m.keys.evidence, m.keys.wide, m.keys.page}
 }
 
 func (s *pathScreen) document(*Model) any {
@@ -223,6 +225,9 @@ func (s *pathScreen) choose() {
 // toOdd puts the cursor on the first thing that is wrong: what it rests on and what to do about it then show below.
 func (s *pathScreen) toOdd() {
 	for i := range s.rows {
+		if s.rows[i].kind == elsewhereLine {
+			break
+		}
 		if f := s.rows[i].finding; f != nil && render.JudgeSeverity(f.Severity).Level >= render.Warning {
 			s.to(i)
 			return
@@ -319,6 +324,8 @@ func (s *pathScreen) key(m *Model, msg tea.KeyMsg) (tea.Cmd, bool) {
 		return s.enter(m), true
 	case k.copy.matches(msg):
 		return m.copy(s.commandOf(m)), true
+	case k.evidence.matches(msg):
+		return m.push(newWhole("evidence", func(m *Model, width int) []row { return s.evidenceRows(m, width) })), true
 	case k.page.matches(msg):
 		if r := s.row(); r != nil && r.finding != nil {
 			return m.showPage(r.finding.ID), true
@@ -373,28 +380,26 @@ func (s *pathScreen) commandOf(m *Model) string {
 }
 
 func (s *pathScreen) mouse(m *Model, msg tea.MouseMsg, y int) tea.Cmd {
-	if s.list.mouse(msg, y-pathHead) {
+	if s.list.mouse(msg, y-s.head) {
 		return s.enter(m)
 	}
 	return nil
 }
-
-// pathHead are the lines above the tree: frontends, clients, what happens, what is asked for.
-const pathHead = 4
 
 func (s *pathScreen) draw(m *Model, width, height int) []string {
 	f, c := s.shown()
 	if c == nil {
 		return []string{"", m.theme.line(s.nothing(), width, false)}
 	}
-	// The evidence has a third, and what the tree leaves.
-	evidence := max(height/3, 5, height-pathHead-len(s.rows))
-	s.resize(len(s.rows), height-pathHead-evidence)
 	out := []string{
 		m.theme.line(s.frontendTabs(f, width), width, false),
 		m.theme.line(clientTabs(f, c, width), width, false),
 	}
 	out = append(out, s.outcome(m, c, width)...)
+	s.head = len(out)
+	// The evidence has a third, and what the tree leaves.
+	evidence := max(height/3, 5, height-s.head-len(s.rows))
+	s.resize(len(s.rows), height-s.head-evidence)
 	share := 8
 	barWidth, rate := 10, 8
 	if width < 90 {
@@ -470,7 +475,8 @@ func clientTabs(f *pathFrontend, shown *pathCell, width int) row {
 	for i := range f.cells {
 		c := &f.cells[i]
 		name := render.Clients(c.paths[0].SourceClass)
-		if c.paths[0].SourceClass == "" || several(f, c) {
+		// Who stands for the clients that are shown: others of the class may fare otherwise.
+		if c.paths[0].SourceClass == "" || c == shown || several(f, c) {
 			name = strings.TrimSpace(name + " " + c.paths[0].Source)
 		}
 		if c == shown {
@@ -499,14 +505,7 @@ func tab(name string, level render.Level, shown bool) row {
 		t = accent
 		name = "[" + name + "]"
 	}
-	r := row{}.add(t, name)
-	switch level {
-	case render.Error:
-		r = r.add(bad, "✗")
-	case render.Warning:
-		r = r.add(warn, "!")
-	}
-	return r
+	return row{}.add(t, name).add(toneOf(level), " "+signOf(level))
 }
 
 // tabsLine puts as many tabs beside each other as fit, those around the one that is shown.
@@ -546,15 +545,19 @@ func (s *pathScreen) outcome(m *Model, c *pathCell, width int) []string {
 	}
 	asked := row{}
 	if in := p.Intended; in != nil {
-		asked = asked.add(faint, "asked for: ")
+		what := string(in.Result)
 		if n := len(in.Backends); n > 0 {
-			asked = asked.add(faint, plural(n, "backend")+", ")
-		} else {
-			asked = asked.add(faint, string(in.Result)+", ")
+			what = plural(n, "backend")
 		}
-		asked = asked.add(faint, in.Because)
+		asked = newProse(m.theme, width).words(faint, "asked for: "+what+", "+in.Because)
 	}
-	return []string{m.theme.line(line, width, false), m.theme.line(asked, width, false)}
+	out := []string{m.theme.line(line, width, false)}
+	p2 := newProse(m.theme, width)
+	p2.flow(row{}, 11, asked)
+	for _, l := range p2.rows[:min(len(p2.rows), 2)] {
+		out = append(out, m.theme.line(l, width, false))
+	}
+	return out
 }
 
 // signOf is the sign of a level.
@@ -596,10 +599,24 @@ func (s *pathScreen) rateOf(m *Model, r *pathRow) string {
 	return perSecond(float64(b.Packets-a.Packets)/took) + "/s"
 }
 
-// evidence is what the row under the cursor rests on.
+// evidence is what the row under the cursor rests on, as far as it fits.
 func (s *pathScreen) evidence(m *Model, width, height int) []string {
-	r := s.row()
-	head := row{}.add(faint, strings.Repeat("─", 2)+" evidence ")
+	lines := s.evidenceRows(m, width)
+	head := row{}.add(faint, "── evidence ")
+	if n := len(lines) - (height - 1); n > 0 {
+		head = head.add(note, plural(n, "more line")+" ").add(accent, m.keys.evidence.shown()+" ").add(faint, "shows them ")
+		lines = lines[:height-1]
+	}
+	head = head.add(faint, strings.Repeat("─", max(width-head.width(), 0)))
+	out := []string{m.theme.line(head, width, false)}
+	for _, l := range lines {
+		out = append(out, m.theme.line(l, width, false))
+	}
+	return out
+}
+
+// evidenceRows are all that the row under the cursor rests on.
+func (s *pathScreen) evidenceRows(m *Model, width int) []row {
 	var lines []row
 	text := func(t tone, label, text string) {
 		if text == "" {
@@ -610,42 +627,49 @@ func (s *pathScreen) evidence(m *Model, width, height int) []string {
 			label = ""
 		}
 	}
-	if r != nil {
-		switch {
-		case r.finding != nil:
-			f := r.finding
-			text(plain, "finding", f.Message)
-			text(plain, "want", f.Want)
-			text(plain, "got", f.Got)
-			text(note, "pending", f.Pending)
-			text(plain, "remedy", f.Remedy)
-			for _, e := range f.Evidence {
-				text(faint, "rests on", strings.TrimSpace(render.Place(e)+"  "+e.Text))
-			}
-		case r.kind == backendLine:
-			s.ofBackend(m, r, text)
-		case r.kind == replyLine:
-			text(plain, "answer", r.path.Reply.Text)
-			text(faint, "rests on", strings.TrimSpace(render.Place(r.path.Reply.Evidence)+"  "+r.path.Reply.Evidence.Text))
-		case r.kind == pathLine:
-			for _, u := range r.path.Uncertain {
-				text(plain, "if", u.Condition)
-				text(faint, "because", u.Because)
-			}
-		default:
-			s.ofHop(m, r.hop, text)
-		}
-		for _, n := range r.path.NotEvaluated {
-			text(note, "outside", n)
-		}
-		text(faint, "by hand", s.commandOf(m))
+	r := s.row()
+	if r == nil {
+		return nil
 	}
-	head = head.add(faint, strings.Repeat("─", max(width-head.width(), 0)))
-	out := []string{m.theme.line(head, width, false)}
-	for _, l := range lines[:min(len(lines), height-1)] {
-		out = append(out, m.theme.line(l, width, false))
+	switch {
+	case r.finding != nil:
+		f := r.finding
+		text(plain, "finding", f.Message)
+		text(plain, "want", f.Want)
+		text(plain, "got", f.Got)
+		text(note, "pending", f.Pending)
+		text(plain, "remedy", f.Remedy)
+		for _, e := range f.Evidence {
+			text(faint, "rests on", strings.TrimSpace(render.Place(e)+"  "+e.Text))
+		}
+	case r.kind == backendLine:
+		s.ofBackend(m, r, text)
+	case r.kind == replyLine:
+		text(plain, "answer", r.path.Reply.Text)
+		text(faint, "rests on", strings.TrimSpace(render.Place(r.path.Reply.Evidence)+"  "+r.path.Reply.Evidence.Text))
+	case r.kind == pathLine:
+		for _, u := range r.path.Uncertain {
+			text(plain, "if", u.Condition)
+			text(faint, "because", u.Because)
+		}
+	case r.kind == elsewhereLine:
+		text(plain, "findings", "of other frontends or clients of this Service, or of the Service itself")
+	case r.kind == chainLine:
+		for i := range r.path.Backends {
+			b := &r.path.Backends[i]
+			if len(b.Hops) > 0 {
+				h := &b.Hops[0]
+				text(plain, "rule", fmt.Sprintf("%s of what gets to it, %s of all: %s  %s", render.Percent(h.Probability), render.Percent(h.Cumulative), render.Brief(h), render.Place(h.Evidence)))
+			}
+		}
+	default:
+		s.ofHop(m, r.hop, text)
 	}
-	return out
+	text(faint, "by hand", s.commandOf(m))
+	for _, n := range r.path.NotEvaluated {
+		text(note, "outside", n)
+	}
+	return lines
 }
 
 // ofHop says what a hop rests on and what it counted.

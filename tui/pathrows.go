@@ -36,6 +36,8 @@ const (
 	ownHopLine
 	replyLine
 	findingLine
+	// elsewhereLine stands above findings that rest on nothing of the cell.
+	elsewhereLine
 )
 
 // treeOf is the tree of a cell: the hops that all connections share, then every backend with its share, and each finding
@@ -51,9 +53,12 @@ func treeOf(cell []report.Path, found []report.Finding, open map[string]bool, ev
 		}
 		t.path(p, indent, i)
 	}
+	if slices.Contains(t.told, false) {
+		t.add(pathRow{kind: elsewhereLine, path: &cell[0], share: -1, id: "elsewhere"})
+	}
 	for i := range found {
 		if !t.told[i] {
-			t.finding(i, &cell[0], 0)
+			t.finding(i, &cell[0], 1)
 		}
 	}
 	return t.rows
@@ -232,8 +237,8 @@ func (r *pathRow) text() row {
 	case backendLine:
 		j := render.JudgeBackend(r.path, r.backend)
 		out = out.add(faint, "→ ").add(toneOf(j.Level), j.Sign+" ").add(strong, render.Dial(r.backend.Address, r.backend.Port))
-		if c := r.backend.TranslatedBy; c != "" && len(r.backend.Hops) > 1 {
-			out = out.gap(1).add(faint, c)
+		if j.Text != "" && j.Text != "ok" {
+			out = out.gap(1).add(toneOf(j.Level), j.Text)
 		}
 		if r.backend.Pod != "" {
 			out = out.gap(1).add(plain, r.backend.Pod)
@@ -241,17 +246,20 @@ func (r *pathRow) text() row {
 		if r.backend.Node != "" {
 			out = out.gap(1).add(faint, "on "+r.backend.Node)
 		}
-		if j.Text != "" && j.Text != "ok" {
-			out = out.gap(2).add(toneOf(j.Level), j.Text)
+		// What nobody reads is the first to be cut.
+		if c := r.backend.TranslatedBy; c != "" && len(r.backend.Hops) > 1 {
+			out = out.gap(1).add(faint, c)
 		}
 		return out
+	case elsewhereLine:
+		return out.add(faint, "of this Service, elsewhere:")
 	case replyLine:
 		j := render.JudgeReply(r.path.Reply)
 		text := j.Text
 		if j.Level == render.Fine {
-			text = "it reaches the client"
+			text = "the answer reaches the client"
 		}
-		return out.add(toneOf(j.Level), j.Sign+" ").add(strong, "answer ").add(plain, text)
+		return out.add(toneOf(j.Level), j.Sign+" ").add(plain, strings.TrimPrefix(text, "answer "))
 	case findingLine:
 		j := render.JudgeSeverity(r.finding.Severity)
 		return out.add(toneOf(j.Level), j.Sign+" "+j.Word+" "+r.finding.ID+": ").add(plain, r.finding.Message)

@@ -10,6 +10,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/render"
 	"github.com/svcnet/svcnet/explain/report"
 )
@@ -25,6 +26,8 @@ type services struct {
 	// touched is true once somebody moved the cursor, early while the rows are not checked yet: then they have another order,
 	// and a cursor that nobody moved stays at the top.
 	touched, early bool
+	// longest is how long the longest name is.
+	longest int
 	// rows are all of them, shown those that are left of filters, in their order.
 	rows  []serviceRow
 	shown []*serviceRow
@@ -68,7 +71,10 @@ func (s *services) title(m *Model) string {
 	if m.table() == nil {
 		return "Services"
 	}
-	return fmt.Sprintf("Services (%d)", len(m.table().Services))
+	if n := len(s.shown); n != len(s.rows) {
+		return fmt.Sprintf("Services (%d of %d)", n, len(s.rows))
+	}
+	return fmt.Sprintf("Services (%d)", len(s.rows))
 }
 
 func (s *services) keys(m *Model) []binding {
@@ -84,7 +90,13 @@ func (s *services) document(m *Model) any {
 
 func (s *services) types() bool { return s.filter.on }
 
-func (s *services) prompt(*Model) row { return s.filter.prompt() }
+func (s *services) prompt(m *Model) row {
+	p := s.filter.prompt()
+	if s.problems && !s.filter.on {
+		p = row{}.add(warn, "only warnings, errors and what is not known").gap(2).add(accent, m.keys.problems.shown()).gap(1).add(faint, "shows all").gap(2).append(p)
+	}
+	return p
+}
 
 func (s *services) changed(m *Model) tea.Cmd {
 	if m.table() == nil {
@@ -94,9 +106,10 @@ func (s *services) changed(m *Model) tea.Cmd {
 	}
 	all := m.table().Services
 	if len(s.rows) != len(all) || len(all) > 0 && s.rows[0].ServicePort != &all[0] {
-		s.rows = make([]serviceRow, len(all))
+		s.rows, s.longest = make([]serviceRow, len(all)), 0
 		for i := range all {
 			s.rows[i] = serviceRow{ServicePort: &all[i], text: searchText(&all[i])}
+			s.longest = max(s.longest, len(all[i].Namespace)+1+len(all[i].Name))
 		}
 	}
 	if m.moment != nil {
@@ -162,18 +175,18 @@ func (s *services) rate(now, before *Moment) {
 
 // The columns by which rows are ordered.
 var serviceOrders = []struct {
-	name    string
-	compare func(a, b *serviceRow) int
+	name, column string
+	compare      func(a, b *serviceRow) int
 }{
-	{"worst first", func(a, b *serviceRow) int {
+	{"worst first", "FINDING", func(a, b *serviceRow) int {
 		return cmp.Or(cmp.Compare(severityRank(b), severityRank(a)), compareNames(a, b))
 	}},
-	{"name", compareNames},
-	{"type", func(a, b *serviceRow) int { return cmp.Or(cmp.Compare(a.Type, b.Type), compareNames(a, b)) }},
-	{"backends", func(a, b *serviceRow) int {
+	{"name", "SERVICE", compareNames},
+	{"type", "TYPE", func(a, b *serviceRow) int { return cmp.Or(cmp.Compare(a.Type, b.Type), compareNames(a, b)) }},
+	{"backends", "BACKENDS", func(a, b *serviceRow) int {
 		return cmp.Or(cmp.Compare(count(b.Programmed), count(a.Programmed)), compareNames(a, b))
 	}},
-	{"new connections", func(a, b *serviceRow) int { return cmp.Or(cmp.Compare(b.rate, a.rate), compareNames(a, b)) }},
+	{"new connections", "NEW/S", func(a, b *serviceRow) int { return cmp.Or(cmp.Compare(b.rate, a.rate), compareNames(a, b)) }},
 }
 
 func compareNames(a, b *serviceRow) int {
@@ -280,7 +293,6 @@ func (s *services) key(m *Model, msg tea.KeyMsg) (tea.Cmd, bool) {
 		s.filter.set("")
 	case k.problems.matches(msg):
 		s.problems = !s.problems
-		m.say(note, map[bool]string{true: "only what has findings (p shows all)", false: "all service ports"}[s.problems])
 	case k.order.matches(msg):
 		s.order, s.reverse = (s.order+1)%len(serviceOrders), false
 		m.say(note, "ordered by "+serviceOrders[s.order].name)
@@ -315,36 +327,54 @@ func (s *services) mouse(m *Model, msg tea.MouseMsg, y int) tea.Cmd {
 // serviceColumns are how wide the columns are; 0: left out.
 type serviceColumns struct{ name, port, kind, frontends, backends, rate, finding int }
 
-func columnsFor(width int) serviceColumns {
-	c := serviceColumns{port: 12, backends: 9, rate: 7}
+// columns shares a width out: first to names, which tell rows apart, then to findings, then to what else there is room for.
+func (s *services) columns(width int, live bool) serviceColumns {
+	c := serviceColumns{port: 12, backends: 9}
+	if live {
+		c.rate = 7
+	}
 	rest := width - 3 - c.port - c.backends - c.rate - 4
-	switch {
-	case width >= 140:
-		c.kind, c.frontends = 13, 34
-		rest -= c.kind + c.frontends + 2
-	case width >= 110:
-		c.kind, c.frontends = 13, 22
-		rest -= c.kind + c.frontends + 2
-	case width >= 90:
+	c.name = min(max(s.longest, 18), max(rest-12, 18), 60)
+	rest -= c.name
+	c.finding = min(rest, 30)
+	rest -= c.finding
+	if rest >= 14 {
 		c.kind = 13
 		rest -= c.kind + 1
 	}
-	c.name = min(max(rest/2, 18), 48)
-	c.finding = rest - c.name
+	if rest >= 16 {
+		c.frontends = min(rest-1, 34)
+		rest -= c.frontends + 1
+	}
+	c.finding += max(rest, 0)
 	return c
 }
 
 func (s *services) draw(m *Model, width, height int) []string {
 	s.resize(len(s.shown), height-1)
-	c := columnsFor(width)
-	head := row{}.gap(3).cell(faint, "SERVICE", c.name).gap(1).cell(faint, "PORT", c.port)
+	c := s.columns(width, m.feed.Live)
+	// The column by which rows are ordered has a mark.
+	by := func(name string) string {
+		if serviceOrders[s.order].column != name {
+			return name
+		}
+		if s.reverse {
+			return name + "▴"
+		}
+		return name + "▾"
+	}
+	head := row{}.gap(3).cell(faint, by("SERVICE"), c.name).gap(1).cell(faint, "PORT", c.port)
 	if c.kind > 0 {
-		head = head.gap(1).cell(faint, "TYPE", c.kind)
+		head = head.gap(1).cell(faint, by("TYPE"), c.kind)
 	}
 	if c.frontends > 0 {
 		head = head.gap(1).cell(faint, "FRONTENDS", c.frontends)
 	}
-	head = head.gap(1).right(faint, "BACKENDS", c.backends).gap(1).right(faint, "NEW/S", c.rate).gap(1).cell(faint, "FINDING", c.finding)
+	head = head.gap(1).right(faint, by("BACKENDS"), c.backends)
+	if c.rate > 0 {
+		head = head.gap(1).right(faint, by("NEW/S"), c.rate)
+	}
+	head = head.gap(1).cell(faint, by("FINDING"), c.finding)
 	out := []string{m.theme.line(head, width, false)}
 	if len(s.shown) == 0 {
 		return append(out, "", m.theme.line(s.nothing(m), width, false))
@@ -363,6 +393,9 @@ func (s *services) nothing(m *Model) row {
 		return row{}.gap(2).add(bad, m.reading.failed.Error())
 	case m.moment == nil:
 		return row{}.gap(2).add(note, "reading …")
+	case len(s.rows) == 0 && len(explain.MissingSources(m.moment.Reading.Report.Sources)) > 0:
+		miss := explain.MissingSources(m.moment.Reading.Report.Sources)[0]
+		return row{}.gap(2).add(bad, "✗ "+miss.Name+": "+cmp.Or(miss.Error, miss.Status)).add(plain, " (5 Sources)")
 	case len(s.rows) == 0:
 		return row{}.gap(2).add(note, "no Services: nothing that was read knows any (5 Sources says what was read)")
 	case s.problems && s.filter.text() == "":
@@ -399,7 +432,11 @@ func (r *serviceRow) line(c serviceColumns, cursor bool) row {
 		out = out.gap(1).cell(t, r.frontends(), c.frontends)
 	}
 	b, bt := r.backends()
-	out = out.gap(1).right(bt, b, c.backends).gap(1).right(plain, r.rateText(), c.rate).gap(1)
+	out = out.gap(1).right(bt, b, c.backends)
+	if c.rate > 0 {
+		out = out.gap(1).right(plain, r.rateText(), c.rate)
+	}
+	out = out.gap(1)
 	if len(r.Findings) == 0 {
 		return out.add(faint, r.Note)
 	}

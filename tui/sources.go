@@ -125,6 +125,9 @@ func (s *sources) changed(m *Model) tea.Cmd {
 	for i := range s.rows {
 		row := &s.rows[i]
 		row.rank = rankOf(row.Status)
+		if row.Name == "unrecognised" && row.rank == fine {
+			row.rank = untried // an empty file that is nothing answers nothing
+		}
 		row.text = strings.ToLower(strings.Join([]string{row.Name, row.Status, row.File, row.Error, strings.Join(row.unknown, " ")}, " "))
 	}
 	slices.SortStableFunc(s.rows, func(a, b sourceRow) int {

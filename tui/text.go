@@ -13,15 +13,26 @@ type text struct {
 	list
 	name string
 	line func(i int) row
+	// command prints the same; empty: none does.
+	command string
 }
 
 func (s *text) title(*Model) string { return s.name }
 func (s *text) keys(m *Model) []binding {
-	return []binding{m.keys.down, m.keys.pageDown, m.keys.bottom}
+	keys := []binding{m.keys.down, m.keys.pageDown, m.keys.bottom}
+	if s.command != "" {
+		keys = append(keys, m.keys.copy)
+	}
+	return keys
 }
-func (s *text) changed(*Model) tea.Cmd                       { return nil }
-func (s *text) document(*Model) any                          { return nil }
-func (s *text) key(m *Model, msg tea.KeyMsg) (tea.Cmd, bool) { return nil, s.scroll(m.keys, msg) }
+func (s *text) changed(*Model) tea.Cmd { return nil }
+func (s *text) document(*Model) any    { return nil }
+func (s *text) key(m *Model, msg tea.KeyMsg) (tea.Cmd, bool) {
+	if m.keys.copy.matches(msg) && s.command != "" {
+		return m.copy(s.command), true
+	}
+	return nil, s.scroll(m.keys, msg)
+}
 
 // scroll moves what is seen by the keys that move, and not a cursor in it.
 func (s *text) scroll(k *keyMap, msg tea.KeyMsg) bool {
@@ -79,7 +90,11 @@ func (s *text) draw(m *Model, width, height int) []string {
 }
 
 // jsonMsg is a document as text.
-type jsonMsg struct{ lines [][]byte }
+type jsonMsg struct {
+	lines [][]byte
+	// command prints the same.
+	command string
+}
 
 // showJSON shows a document as it is printed elsewhere. That of 10,000 Services takes a moment.
 func (m *Model) showJSON(document any) tea.Cmd {
@@ -87,17 +102,18 @@ func (m *Model) showJSON(document any) tea.Cmd {
 		m.say(note, "there is no document of this")
 		return nil
 	}
+	command := m.printing(document)
 	return func() tea.Msg {
 		data, err := json.MarshalIndent(document, "", "  ")
 		if err != nil {
 			return saidMsg{err.Error(), bad}
 		}
-		return jsonMsg{bytes.Split(data, []byte("\n"))}
+		return jsonMsg{bytes.Split(data, []byte("\n")), command}
 	}
 }
 
-func newJSON(lines [][]byte) *text {
-	return &text{list: list{n: len(lines)}, name: "JSON", line: func(i int) row { return jsonLine(string(lines[i])) }}
+func newJSON(lines [][]byte, command string) *text {
+	return &text{list: list{n: len(lines)}, name: "JSON", command: command, line: func(i int) row { return jsonLine(string(lines[i])) }}
 }
 
 // jsonLine tells the names of fields from their values.

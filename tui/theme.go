@@ -132,6 +132,9 @@ func (r row) gap(n int) row {
 	return append(r, span{strings.Repeat(" ", n), plain})
 }
 
+// append adds another row.
+func (r row) append(more row) row { return append(r, more...) }
+
 func (r row) width() int {
 	n := 0
 	for _, s := range r {
@@ -183,8 +186,19 @@ func (t *theme) line(r row, width int, cursor bool) string {
 }
 
 // oneForOne spells the signs of this program in ASCII without changing how wide they are: columns stay where they are.
-var oneForOne = strings.NewReplacer("→", ">", "←", "<", "↑", "^", "↓", "v", "›", ">", "…", ".", "✗", "x", "✓", "+", "·", "-", "×", "x",
-	"├", "|", "└", "`", "│", "|", "─", "-", "▸", ">", "▾", "v", "–", "-")
+var oneForOne = strings.NewReplacer("→", ">", "←", "<", "↑", "^", "↓", "v", "›", ">", "…", "~", "✗", "x", "✓", "+", "·", ".", "×", "x",
+	"├", "|", "└", "`", "│", "|", "─", "-", "▸", ">", "▾", "v", "▴", "^", "–", "-")
+
+// arrows are keys that have a sign and no letter.
+var arrows = strings.NewReplacer("↑", "up", "↓", "down", "←", "left", "→", "right")
+
+// keyName is what a key is called.
+func (t *theme) keyName(b *binding) string {
+	if t.look.ASCII {
+		return arrows.Replace(b.shown())
+	}
+	return b.shown()
+}
 
 // show is text as the terminal can show it.
 func (t *theme) show(text string) string {
