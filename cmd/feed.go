@@ -138,9 +138,10 @@ type here struct {
 	// first is what was read before the screen was there.
 	first *snapshot.Snapshot
 	// files are those of -f; nil: there are none.
-	files   *snapshot.Snapshot
-	api     *collectors.API
-	objects *collectors.Objects
+	files    *snapshot.Snapshot
+	api      *collectors.API
+	objects  *collectors.Objects
+	selected selected
 }
 
 // here is this machine, beside files where there are any. first is what was read of both.
@@ -173,6 +174,9 @@ func (h *here) read(ctx context.Context, _ string) (*snapshot.Snapshot, error) {
 			return nil, err
 		}
 	}
+	if h.api != nil {
+		objects = append(objects, h.selected.of(ctx, h.api, objects)...)
+	}
 	s, err := h.live.beside(ctx, h.node, h.api, objects, nil)
 	if err != nil {
 		return nil, err
@@ -187,6 +191,20 @@ func (h *here) read(ctx context.Context, _ string) (*snapshot.Snapshot, error) {
 		s.Node = h.node
 	}
 	return s, nil
+}
+
+// selected are the pods of Services without ready endpoints. They are not followed, so they are listed anew when they are
+// old.
+type selected struct {
+	pods []snapshot.Evidence
+	at   time.Time
+}
+
+func (s *selected) of(ctx context.Context, api *collectors.API, objects []snapshot.Evidence) []snapshot.Evidence {
+	if time.Since(s.at) > objectsAge {
+		s.pods, s.at = collectors.SelectedPods(ctx, api, objects), time.Now()
+	}
+	return s.pods
 }
 
 // follow keeps objects up to date. What is told of each change is nobody's business here.

@@ -41,9 +41,10 @@ type visit struct {
 	opened  time.Time
 	done    func()
 	// pods are those of podsOf, as they were at podsAt, where they are not followed.
-	pods   snapshot.Evidence
-	podsOf string
-	podsAt time.Time
+	pods     snapshot.Evidence
+	podsOf   string
+	podsAt   time.Time
+	selected selected
 	// failed is why the last pod came to nothing, at failedAt.
 	failed   error
 	failedAt time.Time
@@ -125,6 +126,7 @@ func (v *visit) around(ctx context.Context, node string) (objects []snapshot.Evi
 	if objects, err = known(ctx, v.objects); err != nil {
 		return nil, pods, err
 	}
+	objects = append(objects, v.selected.of(ctx, v.reach.api, objects)...)
 	const podsFile = "pods.json"
 	if i := slices.IndexFunc(objects, func(e snapshot.Evidence) bool { return e.File == podsFile }); i >= 0 {
 		pods = objects[i]

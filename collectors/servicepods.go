@@ -20,6 +20,16 @@ const maxServicePods = 100
 // servicePodsFile names the evidence that says why pods of Services were not listed, or not all.
 const servicePodsFile = "service-pods"
 
+// SelectedPods lists, for each Service among objects that selects pods and has no ready endpoint, the pods that it selects. It
+// is for who follows objects and not for who reads them: ReadObjects has these pods.
+func SelectedPods(ctx context.Context, a *API, objects []snapshot.Evidence) []snapshot.Evidence {
+	c, err := a.client()
+	if err != nil {
+		return []snapshot.Evidence{a.missed(servicePodsFile, "pods of Services without ready endpoints", err)}
+	}
+	return a.readServicePods(ctx, c, objects)
+}
+
 // readServicePods lists, for each Service that selects pods and has no ready endpoint, the pods that it selects,
 // wherever they run: without them nobody can tell a selector that matches nothing from pods that are not ready. read
 // is what was read before.

@@ -26,7 +26,8 @@ type Count struct {
 // as tracked ones meet it no more. The counters of policies are there where the capture shows them in full.
 //
 // Virtual servers and real servers have counters in captures with `ipvsadm -Ln --stats`. These belong to the lines of the
-// capture that says most of them, mostly `ipvsadm -Sn`. They are the packets from clients, and not the answers.
+// capture that says most of them, mostly `ipvsadm -Sn`. They are the packets from clients, and not the answers. The kernel
+// adds them up every two seconds: between two readings that are nearer to each other they may stand still.
 //
 // Two kinds of evidence have no counters here. Netlink messages of nf_tables have no lines, so that no counter belongs to
 // one hop, and `nft -j` prints all on one line; kube-proxy counts nothing in nftables mode anyway.

@@ -240,7 +240,7 @@ func (r *Reading) Trace(o TraceOptions) (*report.Trace, error) {
 
 // planned are the service ports that were asked for, before anything is known of them but what the objects say.
 func (m *model) planned(o AuditOptions) *report.NodeServices {
-	r := Reading{Report: &report.Report{Node: m.node}, model: m, options: o}
+	r := Reading{Report: &report.Report{Node: m.node, Proxy: m.proxyReport()}, model: m, options: o}
 	for _, sp := range m.plan.Ports {
 		if o.selects(m, sp.Namespace, sp.Name) {
 			r.ports = append(r.ports, observedPort{ServicePort: sp, programmed: -1, unobserved: true})

@@ -213,6 +213,12 @@ func (s *Session) retry(ctx context.Context, what string, try func() (said strin
 		why := oneLine(err.Error())
 		switch {
 		case errors.As(err, &code):
+			// What is killed does not say why; the pod may.
+			if code.Code > 128 {
+				if gone := s.gone(ctx); gone != nil {
+					return fmt.Errorf("%s: %w", what, gone)
+				}
+			}
 			if code.Code == 126 || code.Code == 127 {
 				why += " (the image is not svcnet's own, or has no shell)"
 			}

@@ -39,7 +39,7 @@ func newHelp(of screen) *page {
 		for _, c := range [][2]string{
 			{"BACKENDS", "ready ones that get connections / ready ones; behind + those that get connections and ought not to"},
 			{"FRONTENDS", "the first address that clients dial, and how many more there are"},
-			{"NEW/S", "packets each second that the rules of its backends counted. Rules of nat see the first packet of each connection: these are new connections. Empty where nothing counts, or nothing tells yet"},
+			{"NEW/S", "new connections each second, as its rules count them (each counts the first packet of a connection) or its virtual servers (which the kernel adds up every two seconds). Empty where nothing counts, as in nftables mode, or nothing tells yet"},
 		} {
 			line := row{}.gap(2).cell(accent, c[0], 10)
 			for _, l := range m.theme.wrap(plain, c[1], width-13) {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	tea "github.com/charmbracelet/bubbletea"
+
 	"github.com/svcnet/svcnet/collectors/snapshot"
 )
 
@@ -118,6 +120,13 @@ func TestReadingAgain(t *testing.T) {
 	if n.reads != before+1 {
 		t.Errorf("not read when going on")
 	}
+}
+
+// TestFast holds that keys which come in one piece are as good as single ones.
+func TestFast(t *testing.T) {
+	c := newConsole(t, feedOf(demoNode(t)), Look{}, 130, 30)
+	c.send(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("/kuber")})
+	c.shows("/kuber_", "Services (1 of 8)").press("<enter><enter>").shows("default/kubernetes:https")
 }
 
 // TestPending holds that a difference which one reading alone shows is pending, and an error once two do.

@@ -141,7 +141,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = msg.Width, msg.Height
 		return m, nil
 	case tea.KeyMsg:
-		return m, m.key(msg)
+		return m, m.typed(msg)
 	case tea.MouseMsg:
 		return m, m.mouse(msg)
 	case clockMsg:
@@ -327,6 +327,18 @@ func (m *Model) goTo(tab int) {
 // say puts something into the last line for a while.
 func (m *Model) say(t tone, text string) {
 	m.said, m.saidTone, m.saidUntil = text, t, m.feed.Now().Add(8*time.Second)
+}
+
+// typed takes keys one by one: what came in one piece, because somebody types fast or far away, is one message.
+func (m *Model) typed(msg tea.KeyMsg) tea.Cmd {
+	if msg.Type != tea.KeyRunes || len(msg.Runes) < 2 || msg.Paste {
+		return m.key(msg)
+	}
+	var cmds []tea.Cmd
+	for _, r := range msg.Runes {
+		cmds = append(cmds, m.key(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}, Alt: msg.Alt}))
+	}
+	return tea.Batch(cmds...)
 }
 
 func (m *Model) key(msg tea.KeyMsg) tea.Cmd {

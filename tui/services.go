@@ -167,8 +167,8 @@ func (s *services) rate(now, before *Moment) {
 		a, ok := before.Counters.Sum(was.Counted)
 		b, ok2 := now.Counters.Sum(r.Counted)
 		// A rule that was written again counts from nothing.
-		if ok && ok2 && b.Packets >= a.Packets {
-			r.rate, r.rated = float64(b.Packets-a.Packets)/took, true
+		if ok && ok2 && b.Connections >= a.Connections {
+			r.rate, r.rated = float64(b.Connections-a.Connections)/took, true
 		}
 	}
 }

@@ -196,6 +196,35 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// TestCountersCut: counters that were cut off are no virtual servers that were, unless nothing else lists these.
+func TestCountersCut(t *testing.T) {
+	const (
+		stats = "Prot LocalAddress:Port  Conns InPkts OutPkts InBytes OutBytes\n  -> RemoteAddress:Port\nTCP  10.96.0.1:443 1 2 3 4 5\n  -> 10.0.0.1:6443 1 2 3 4 5\nTCP  nowhere:443 0 0 0 0 0\n"
+		saved = "-A -t 10.96.0.1:443 -s sh -p 10800 -b sh-port\n-a -t 10.96.0.1:443 -r 10.0.0.1:6443 -m -w 0\n"
+	)
+	for _, tt := range []struct {
+		texts   []string
+		missing bool
+	}{{[]string{stats}, true}, {[]string{stats, saved}, false}, {[]string{saved, stats}, false}, {[]string{saved + "-a -t nowhere:443 -r 10.0.0.1:6443 -m -w 0\n", stats}, true}, {[]string{saved, stats + "TCP  10.96.0.2:443 rr\n...\n"}, true}} {
+		var tab Table
+		for _, text := range tt.texts {
+			if _, err := Parse(&tab, text, "f"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if (tab.Missing != "") != tt.missing || len(tab.Services) != 1 || len(tab.Services[0].Dests) != 1 {
+			t.Errorf("%q: %+v", tt.texts, tab.Services)
+		}
+		v := &tab.Services[0]
+		if want := (Stats{1, 2, 3, 4, 5, true}); v.Stats != want || v.Dests[0].Stats != want {
+			t.Errorf("%q: counters %+v", tt.texts, v)
+		}
+		if len(tt.texts) > 1 && (v.Scheduler != "sh" || !v.Persistent || len(v.SchedFlags) != 1 || v.Dests[0].Weight != 0 || !v.Dests[0].HasWeight) {
+			t.Errorf("%q: %+v", tt.texts, v)
+		}
+	}
+}
+
 func TestConns(t *testing.T) {
 	tool, kernel := table(t, "conns-Lnc.txt"), table(t, "conns-proc.txt")
 	if len(tool.Conns) != 12 || !tool.HasConns || tool.HasServices {

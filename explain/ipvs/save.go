@@ -39,7 +39,7 @@ func (r *reader) saveDest(n int, line string, words []string) {
 		r.lose(n)
 		return
 	}
-	at, ok := c.at[s.flag()]
+	at, ok := c.at[s.id()]
 	if !ok {
 		r.skip(n, line, "the virtual server of this real server is not in the capture")
 		r.lose(n)

@@ -127,6 +127,21 @@ const (
 	sctp = 132
 )
 
+// serverID tells virtual servers apart.
+type serverID struct {
+	proto uint8
+	at    netip.AddrPort
+	mark  uint32
+	six   bool
+}
+
+func (s *Service) id() serverID {
+	if s.FWMark != 0 {
+		return serverID{mark: s.FWMark, six: s.Family == 6}
+	}
+	return serverID{proto: s.Proto, at: netip.AddrPortFrom(s.Addr, s.Port)}
+}
+
 // flag is how the save form names a virtual server.
 func (s *Service) flag() string {
 	if s.FWMark != 0 {

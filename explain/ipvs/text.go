@@ -57,7 +57,7 @@ const (
 type capture struct {
 	form     form
 	services []Service
-	at       map[string]int // by flag
+	at       map[serverID]int
 }
 
 // reader is where the parser is.
@@ -128,18 +128,18 @@ func listedProto(w string) bool {
 func (r *reader) service(n int, line string, f form, s Service) {
 	c := r.captures[f]
 	if c == nil {
-		c = &capture{form: f, at: make(map[string]int)}
+		c = &capture{form: f, at: make(map[serverID]int)}
 		r.captures[f] = c
 	}
 	r.used++
 	r.into = c
-	if _, twice := c.at[s.flag()]; twice {
+	if _, twice := c.at[s.id()]; twice {
 		r.into, r.dest = nil, -1
 		r.skip(n, line, "the virtual server is there twice: the first one counts")
 		return
 	}
 	s.Evidence = r.at(n, line)
-	c.at[s.flag()] = len(c.services)
+	c.at[s.id()] = len(c.services)
 	r.dest = len(c.services)
 	c.services = append(c.services, s)
 }
@@ -154,11 +154,11 @@ func (r *reader) add(n int, line string, d Dest) {
 	s := &r.into.services[r.dest]
 	if familyOf(d.Addr) == 6 && s.FWMark != 0 && r.kernel && len(s.Dests) == 0 {
 		// The kernel does not print the family of a virtual server with a mark.
-		delete(r.into.at, s.flag())
+		delete(r.into.at, s.id())
 		if s.Family = 6; s.Mask == 32 {
 			s.Mask = 128
 		}
-		r.into.at[s.flag()] = r.dest
+		r.into.at[s.id()] = r.dest
 	}
 	if familyOf(d.Addr) != s.Family && (d.Method == Masq || d.Method == Route) {
 		r.skip(n, line, "a real server of another family is reached by a tunnel only")
@@ -217,14 +217,14 @@ func (t *Table) join() {
 		}
 	}
 	t.Services = nil
-	at := make(map[string]int)
+	at := make(map[serverID]int)
 	for _, c := range t.captures {
 		if c.form != fullest {
 			continue
 		}
 		for _, s := range c.services {
-			if _, twice := at[s.flag()]; !twice {
-				at[s.flag()] = len(t.Services)
+			if _, twice := at[s.id()]; !twice {
+				at[s.id()] = len(t.Services)
 				s.Dests = append([]Dest(nil), s.Dests...)
 				t.Services = append(t.Services, s)
 			}
@@ -232,7 +232,7 @@ func (t *Table) join() {
 	}
 	for _, c := range t.captures {
 		for i := range c.services {
-			if j, ok := at[c.services[i].flag()]; ok {
+			if j, ok := at[c.services[i].id()]; ok {
 				t.Services[j].learn(&c.services[i])
 			}
 		}
@@ -252,15 +252,21 @@ func (s *Service) learn(from *Service) {
 	if !s.Stats.Known {
 		s.Stats = from.Stats
 	}
-	known := make(map[netip.AddrPort]int, len(s.Dests))
-	for i := range s.Dests {
-		known[s.Dests[i].AddrPort()] = i
-	}
+	var known map[netip.AddrPort]int
 	for i := range from.Dests {
-		f := &from.Dests[i]
-		j, ok := known[f.AddrPort()]
-		if !ok {
-			continue
+		f, j := &from.Dests[i], i
+		// Captures of one moment have them in one order.
+		if j >= len(s.Dests) || s.Dests[j].AddrPort() != f.AddrPort() {
+			if known == nil {
+				known = make(map[netip.AddrPort]int, len(s.Dests))
+				for k := range s.Dests {
+					known[s.Dests[k].AddrPort()] = k
+				}
+			}
+			var ok bool
+			if j, ok = known[f.AddrPort()]; !ok {
+				continue
+			}
 		}
 		d := &s.Dests[j]
 		if d.Method == UnknownMethod {

@@ -207,6 +207,11 @@ func TestCluster(t *testing.T) {
 	t.Run("API server restarts", func(t *testing.T) { c.at(t).restart() })
 	t.Run("privileges", func(t *testing.T) { c.at(t).privileges() })
 	t.Run("kubectl", func(t *testing.T) { c.at(t).kubectl() })
+	t.Run("tui", func(t *testing.T) {
+		t.Run("node", func(t *testing.T) { c.at(t).tuiNode() })
+		t.Run("ends", func(t *testing.T) { c.at(t).tuiEnds() })
+		t.Run("nodes", func(t *testing.T) { c.at(t).tuiNodes() })
+	})
 }
 
 func (c *cluster) at(t *testing.T) *cluster {

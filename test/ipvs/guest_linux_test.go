@@ -235,8 +235,9 @@ func (g *guest) counts(s setup) {
 	_, err := exec.LookPath("ipvsadm")
 	tool := err == nil
 	before := explain.CountersOf(g.seen)
+	// The kernel adds up its counters every two seconds, and the last packets of a connection may still be on their way.
+	time.Sleep(5 * time.Second)
 	for try := 0; ; try++ {
-		// The last packets of a connection may still be on their way.
 		var first, second string
 		if tool {
 			first = g.sh(list)
@@ -301,7 +302,9 @@ func (g *guest) counts(s setup) {
 	if looked == 0 {
 		g.t.Errorf("%s: no virtual server was looked at", s.name)
 	}
-	g.t.Logf("%s: virtual servers counted the connections that were made: %v", s.name, made)
+	if !g.t.Failed() {
+		g.t.Logf("%s: virtual servers counted the connections that were made, and ipvsadm says so (%t): %v", s.name, tool, made)
+	}
 }
 
 // text is what was read into a file.

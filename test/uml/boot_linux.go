@@ -32,6 +32,9 @@ func Missing() string {
 	if _, err := modprobe(); err != nil {
 		return "modprobe is not installed (Debian: kmod)"
 	}
+	if _, err := exec.LookPath(compiler); err != nil && wideRegisters() {
+		return "this processor has AMX, and what lets " + program + " run on it is built with " + compiler + ", which is not installed (Debian: gcc)"
+	}
 	if os.Getuid() != 0 {
 		// Files of the host are reached with the rights of the process, and the commands of a script want root.
 		return "User-Mode Linux on the machine's own file system needs root"
@@ -101,6 +104,13 @@ func (g Guest) Boot(ctx context.Context, script string) (output string, err erro
 	}
 	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	c.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
+	if wideRegisters() {
+		library, err := buildRegset(dir)
+		if err != nil {
+			return "", err
+		}
+		c.Env = append(c.Env, "LD_PRELOAD="+library)
+	}
 	var console bytes.Buffer
 	c.Stdout, c.Stderr = &console, &console
 	// A guest is several processes, which end together.
