@@ -127,6 +127,8 @@ func TestFast(t *testing.T) {
 	c := newConsole(t, feedOf(demoNode(t)), Look{}, 130, 30)
 	c.send(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("/kuber")})
 	c.shows("/kuber_", "Services (1 of 8)").press("<enter><enter>").shows("default/kubernetes:https")
+	c.send(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("2"), Alt: true})
+	c.shows("SEVERITY")
 }
 
 // TestPending holds that a difference which one reading alone shows is pending, and an error once two do.

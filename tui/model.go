@@ -329,14 +329,18 @@ func (m *Model) say(t tone, text string) {
 	m.said, m.saidTone, m.saidUntil = text, t, m.feed.Now().Add(8*time.Second)
 }
 
-// typed takes keys one by one: what came in one piece, because somebody types fast or far away, is one message.
+// typed takes keys one by one: what came in one piece, because somebody types fast or far away, is one message, and esc with a
+// letter close behind it looks like alt, which no key here has.
 func (m *Model) typed(msg tea.KeyMsg) tea.Cmd {
-	if msg.Type != tea.KeyRunes || len(msg.Runes) < 2 || msg.Paste {
+	if msg.Type != tea.KeyRunes || len(msg.Runes) < 2 && !msg.Alt || msg.Paste {
 		return m.key(msg)
 	}
 	var cmds []tea.Cmd
+	if msg.Alt {
+		cmds = append(cmds, m.key(tea.KeyMsg{Type: tea.KeyEsc}))
+	}
 	for _, r := range msg.Runes {
-		cmds = append(cmds, m.key(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}, Alt: msg.Alt}))
+		cmds = append(cmds, m.key(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}}))
 	}
 	return tea.Batch(cmds...)
 }

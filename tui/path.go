@@ -590,13 +590,34 @@ func (s *pathScreen) rateOf(m *Model, r *pathRow) string {
 	if r.hop == nil || m.moment == nil || m.before == nil || m.before.Reading != m.moment.Reading || s.of == nil || s.of.Reading != m.moment.Reading {
 		return ""
 	}
-	a, ok := m.before.Counters.At(r.hop.Evidence)
-	b, ok2 := m.moment.Counters.At(r.hop.Evidence)
 	took := m.moment.At.Sub(m.before.At).Seconds()
-	if !ok || !ok2 || b.Packets < a.Packets || took <= 0 {
+	var was, is uint64
+	for _, e := range r.counted() {
+		a, ok := m.before.Counters.At(e)
+		b, ok2 := m.moment.Counters.At(e)
+		if !ok || !ok2 || b.Packets < a.Packets {
+			return ""
+		}
+		was, is = was+a.Packets, is+b.Packets
+	}
+	if took <= 0 {
 		return ""
 	}
-	return perSecond(float64(b.Packets-a.Packets)/took) + "/s"
+	return perSecond(float64(is-was)/took) + "/s"
+}
+
+// counted are the rules that count what passes a row: of a chain that chooses, each that does.
+func (r *pathRow) counted() []report.Evidence {
+	if r.kind != chainLine {
+		return []report.Evidence{r.hop.Evidence}
+	}
+	var out []report.Evidence
+	for i := range r.path.Backends {
+		if b := &r.path.Backends[i]; len(b.Hops) > 0 {
+			out = append(out, b.Hops[0].Evidence)
+		}
+	}
+	return out
 }
 
 // evidence is what the row under the cursor rests on, as far as it fits.

@@ -262,7 +262,11 @@ func (r *pathRow) text() row {
 		return out.add(toneOf(j.Level), j.Sign+" ").add(plain, strings.TrimPrefix(text, "answer "))
 	case findingLine:
 		j := render.JudgeSeverity(r.finding.Severity)
-		return out.add(toneOf(j.Level), j.Sign+" "+j.Word+" "+r.finding.ID+": ").add(plain, r.finding.Message)
+		word := j.Word
+		if r.finding.Pending != "" {
+			word = "pending"
+		}
+		return out.add(toneOf(j.Level), j.Sign+" "+word+" "+r.finding.ID+": ").add(plain, r.finding.Message)
 	}
 	return out
 }
