@@ -58,6 +58,7 @@ func (a *app) tuiCommand() *cobra.Command {
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.StringVarP(&f.audit.namespace, "namespace", "n", "default", "Only Services of this namespace")
+	fs.Lookup("namespace").DefValue = "" // all of them, unless it is given
 	fs.BoolVarP(&f.audit.all, "all-namespaces", "A", false, "Services of all namespaces, which is what happens when nothing else is asked for")
 	fs.StringVarP(&f.audit.selector, "selector", "l", "", "Only Services with these labels, as kubectl takes them")
 	fs.StringSliceVar(&f.audit.ignore, "ignore", nil, "Leave out a finding everywhere (ID) or for one Service (ID=NAMESPACE/NAME); repeatable")

@@ -10,7 +10,6 @@ import (
 // command is a line to type where to go.
 type command struct {
 	input textinput.Model
-	under screen
 }
 
 func newCommand() *command {

@@ -415,7 +415,7 @@ func (r *diffRow) details(t *theme, d *report.Diff, width int) []row {
 	case r.finding != nil:
 		p.finding(r.finding, nil)
 	case r.path != nil:
-		p.text(0, strong, r.service.Namespace+"/"+r.service.Name)
+		p.text(strong, r.service.Namespace+"/"+r.service.Name)
 		p.named("to", plain, r.path.Frontend)
 		p.named("from", plain, clientsOf(r.path.SourceClasses))
 		p.named("before", plain, cmp.Or(r.path.Before, noClients))
@@ -423,20 +423,20 @@ func (r *diffRow) details(t *theme, d *report.Diff, width int) []row {
 		p.named("gained", plain, strings.Join(r.path.Gained, ", "))
 		p.named("lost", plain, strings.Join(r.path.Lost, ", "))
 	case r.service != nil:
-		p.text(0, strong, r.service.Namespace+"/"+r.service.Name)
-		p.text(0, plain, r.service.Change)
+		p.text(strong, r.service.Namespace+"/"+r.service.Name)
+		p.text(plain, r.service.Change)
 		if n := len(r.service.Paths); n > 0 {
-			p.text(0, faint, plural(n, "path")+" changed: each stands below with what it was before")
+			p.text(faint, plural(n, "path")+" changed: each stands below with what it was before")
 		}
 	case r.value != nil:
-		p.text(0, strong, r.value.Name)
+		p.text(strong, r.value.Name)
 		p.named("before", plain, cmp.Or(r.value.Before, "not known"))
 		p.named("after", plain, cmp.Or(r.value.After, "not known"))
 	default:
-		p.text(0, plain, d.Summary.Text)
+		p.text(plain, d.Summary.Text)
 		for _, side := range []report.DiffSide{d.Before, d.After} {
 			if len(side.Missing) > 0 {
-				p.text(0, warn, "! Not read "+cmp.Or(side.Captured, "on one side")+": "+strings.Join(side.Missing, ", "))
+				p.text(warn, "! Not read "+cmp.Or(side.Captured, "on one side")+": "+strings.Join(side.Missing, ", "))
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func TestDiff(t *testing.T) {
 	c := newConsole(t, f, Look{}, 130, 40).press("6")
 	c.shows("6 Diff", "nothing changed since")
 
-	broken := edited(s, "iptables-save.txt", withoutLine("-A KUBE-SERVICES -d 10.96.20.12/32"))
+	broken := edited(s, withoutLine("-A KUBE-SERVICES -d 10.96.20.12/32"))
 	c.turnTo(broken)
 	c.shows("Diff (", "Findings that appeared (2)", "missing-service-rule", "Services (1)", "~ store/cart  changed", "ClusterIP 10.96.20.12:9000/TCP", "marked, 12:00:00, to 12:01:00")
 	c.press("<end>").shows("before    ", "after     ", "lost      10.244.")
@@ -56,7 +56,7 @@ func TestOneComparison(t *testing.T) {
 	c := newConsole(t, f, Look{}, 130, 40).press("6")
 	screen := c.tabs[5].(*diff)
 	moment := func(without string) *Moment {
-		m, err := newMoment(edited(s, "iptables-save.txt", withoutLine(without)), noon, nil, explain.AuditOptions{}, false)
+		m, err := newMoment(edited(s, withoutLine(without)), noon, nil, explain.AuditOptions{}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

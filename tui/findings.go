@@ -442,11 +442,11 @@ func (r *findingRow) details(t *theme, width int) []row {
 	if u := r.unknown; u != nil {
 		p := newProse(t, width)
 		p.flow(row{}.add(note, "? unknown "), 2, p.words(strong, u.ID))
-		p.text(0, plain, u.Text)
+		p.text(plain, u.Text)
 		for _, name := range u.Sources {
 			p.named("needs", plain, name)
 		}
-		p.text(0, faint, "The finding is neither raised nor excluded.")
+		p.text(faint, "The finding is neither raised nor excluded.")
 		return p.rows
 	}
 	p := newProse(t, width)
@@ -458,7 +458,7 @@ func (r *findingRow) details(t *theme, width int) []row {
 func (p *prose) finding(f *report.Finding, nodes []string) {
 	j := render.JudgeSeverity(f.Severity)
 	p.flow(row{}.add(toneOf(j.Level), j.Sign+" "+f.Severity+" "), 2, append(p.words(strong, f.ID), p.words(plain, objectOf(&f.Object))...))
-	p.text(0, plain, f.Message)
+	p.text(plain, f.Message)
 	p.named("want", plain, f.Want)
 	p.named("got", plain, f.Got)
 	p.named("pending", note, f.Pending)

@@ -23,12 +23,12 @@ func pagedFeed(s *snapshot.Snapshot) *Feed {
 	return f
 }
 
-// edited is a node of which one file has other text.
-func edited(s *snapshot.Snapshot, file string, edit func([]byte) []byte) *snapshot.Snapshot {
+// edited is a node whose IPv4 rules have other text.
+func edited(s *snapshot.Snapshot, edit func([]byte) []byte) *snapshot.Snapshot {
 	out := *s
 	out.Evidence = slices.Clone(s.Evidence)
 	for i := range out.Evidence {
-		if e := &out.Evidence[i]; e.File == file {
+		if e := &out.Evidence[i]; e.File == "iptables-save.txt" {
 			e.Data = edit(slices.Clone(e.Data))
 		}
 	}
@@ -116,7 +116,7 @@ func TestFindings(t *testing.T) {
 
 	// The cursor stays on its finding when others come.
 	c.press("<down>")
-	other := edited(s, "iptables-save.txt", withoutLine("-A PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES"))
+	other := edited(s, withoutLine("-A PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES"))
 	c.turnTo(other)
 	c.shows("kube-jump-missing", "›! warning  selector-matches-no-pods")
 	c.press("/kube-jump<enter><enter>").shows("this is about the node", "kube-jump-missing").lacks("ABOUT")
@@ -156,7 +156,7 @@ func TestDrawn(t *testing.T) {
 					}
 				}
 			}
-			c.turnTo(edited(s, "iptables-save.txt", withoutLine("-A KUBE-SERVICES -d 10.96.20.12/32")))
+			c.turnTo(edited(s, withoutLine("-A KUBE-SERVICES -d 10.96.20.12/32")))
 			for _, tab := range allTabs {
 				c.press(string(tab))
 				check("tab " + string(tab))
@@ -191,7 +191,7 @@ func TestHostile(t *testing.T) {
 	fleet.Kinds[1].Nodes[0] = hostile
 	f.Nodes = func(context.Context, func(done, all int)) (*report.Reports, error) { return fleet, nil }
 	c := newConsole(t, f, Look{}, 160, 40)
-	c.turnTo(edited(demoNode(t), "iptables-save.txt", withoutLine("-A KUBE-SERVICES -d 10.96.20.12/32")))
+	c.turnTo(edited(demoNode(t), withoutLine("-A KUBE-SERVICES -d 10.96.20.12/32")))
 	r, st := *c.moment.Reading.Report, *c.moment.Reading.Status
 	r.Findings = []report.Finding{{
 		ID: hostile, Severity: "error", Object: report.Object{Kind: hostile, Namespace: hostile, Name: hostile}, Message: hostile, Want: hostile, Got: hostile,

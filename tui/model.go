@@ -1,3 +1,5 @@
+// Package tui is the interactive view: screens over what explain says of a node. It reads nothing itself; the command line
+// hands in where nodes come from (Feed), and Run shows it on a terminal.
 package tui
 
 import (

@@ -89,8 +89,7 @@ func (m *Model) readNodes() tea.Cmd {
 	m.nodesScreen().reading = true
 	turn, f, ctx := m.reading.turn, m.feed, m.ctx
 	told := make(chan progressMsg, 1)
-	var next tea.Cmd
-	next = func() tea.Msg {
+	next := func() tea.Msg {
 		p, ok := <-told
 		if !ok {
 			return nil
@@ -428,13 +427,13 @@ func (s *nodes) without(m *Model, p *prose) {
 		if m.moment != nil {
 			name = cmp.Or(m.moment.Node, "one node that the evidence does not name")
 		}
-		p.text(0, plain, "This is "+name+". With "+m.feed.Name+" tui --all-nodes every node of the cluster is read, and those that differ from the others come first.")
+		p.text(plain, "This is "+name+". With "+m.feed.Name+" tui --all-nodes every node of the cluster is read, and those that differ from the others come first.")
 	case s.failed != nil:
-		p.text(0, bad, "✗ "+s.failed.Error())
+		p.text(bad, "✗ "+s.failed.Error())
 	case m.reading.all > 0:
-		p.text(0, note, fmt.Sprintf("read %d of %d nodes …", m.reading.done, m.reading.all))
+		p.text(note, fmt.Sprintf("read %d of %d nodes …", m.reading.done, m.reading.all))
 	default:
-		p.text(0, note, "reading all nodes …")
+		p.text(note, "reading all nodes …")
 	}
 }
 

@@ -93,6 +93,8 @@ func (s *packet) changed(m *Model) tea.Cmd {
 	}
 }
 
+var _ answered = (*packet)(nil)
+
 func (s *packet) answer(_ *Model, msg tea.Msg) tea.Cmd {
 	if c, ok := msg.(clientMsg); ok && c.to == s && s.fields[1].input.Value() == "" {
 		s.fields[1].input.SetValue(c.source)

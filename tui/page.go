@@ -23,8 +23,8 @@ func newPage(id, markdown string) *page {
 }
 
 // newWhole shows text that does not fit elsewhere.
-func newWhole(name string, make func(m *Model, width int) []row) *page {
-	return &page{text: text{name: name}, make: make}
+func newWhole(name string, made func(m *Model, width int) []row) *page {
+	return &page{text: text{name: name}, make: made}
 }
 
 // showPage shows the page of a finding over what is seen.
@@ -74,7 +74,7 @@ func markdownRows(t *theme, text string, width int) []row {
 		case isCell:
 			head = p.table(head, line)
 		case title != line && strings.HasPrefix(title, " "):
-			p.text(0, strong, title)
+			p.text(strong, title)
 		case isItem:
 			indent := 2 * (1 + (len(line)-len(strings.TrimLeft(line, " ")))/2)
 			p.flow(row{}.gap(indent-2).add(plain, "-").gap(1), indent, p.inline(item))

@@ -72,13 +72,11 @@ func (p *prose) heading(text string) {
 	if len(p.rows) > 0 {
 		p.blank()
 	}
-	p.text(0, strong, text)
+	p.text(strong, text)
 }
 
-// text writes a paragraph at indent columns.
-func (p *prose) text(indent int, t tone, text string) {
-	p.flow(row{}.gap(indent), indent, p.words(t, text))
-}
+// text writes a paragraph.
+func (p *prose) text(t tone, text string) { p.flow(row{}, 0, p.words(t, text)) }
 
 // label is how wide what stands before a paragraph is.
 const label = 10

@@ -252,27 +252,27 @@ func (s *sources) drawList(m *Model, width, height int) []string {
 		if i == s.cursor {
 			sign = "›"
 		}
-		mark, t := r.mark()
+		mark := r.mark()
 		missing := ""
 		if n := len(r.unknown); n > 0 {
 			missing = fmt.Sprintf("? %d", n)
 		}
-		line := row{{sign, accent}, mark}.gap(1).cell(mark.tone, r.Status, status).gap(1).cell(t, r.Name, name).gap(1).
+		line := row{{sign, accent}, mark}.gap(1).cell(mark.tone, r.Status, status).gap(1).cell(plain, r.Name, name).gap(1).
 			right(note, missing, checks).gap(1).cell(faint, r.File, rest-name)
 		out = append(out, m.theme.line(line, width, i == s.cursor))
 	}
 	return out
 }
 
-// mark is the sign of a source, and the tone of its name.
-func (r *sourceRow) mark() (span, tone) {
+// mark is the sign of a source.
+func (r *sourceRow) mark() span {
 	switch r.rank {
 	case vain:
-		return span{"✗", bad}, plain
+		return span{"✗", bad}
 	case untried:
-		return span{"?", note}, plain
+		return span{"?", note}
 	}
-	return span{"✓", good}, plain
+	return span{"✓", good}
 }
 
 func (s *sources) nothing(m *Model) row {
@@ -302,9 +302,9 @@ var says = map[string]string{
 // details say everything of a source.
 func (r *sourceRow) details(t *theme, width int) []row {
 	p := newProse(t, width)
-	mark, _ := r.mark()
+	mark := r.mark()
 	p.flow(append(row{mark}, span{" ", plain}), 2, append(p.words(strong, r.Name), p.words(mark.tone, r.Status)...))
-	p.text(0, plain, says[r.Status])
+	p.text(plain, says[r.Status])
 	p.named("file", plain, r.File)
 	p.named("error", plain, r.Error)
 	if len(r.unknown) > 0 {

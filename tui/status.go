@@ -143,7 +143,7 @@ func statusRows(t *theme, st *report.NodeStatus, width int) []row {
 		if st.Tool != "" {
 			by = " by " + st.Tool
 		}
-		p.text(0, faint, "Evidence taken "+st.Captured+by)
+		p.text(faint, "Evidence taken "+st.Captured+by)
 	}
 	return p.rows
 }

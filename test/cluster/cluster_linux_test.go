@@ -208,9 +208,9 @@ func TestCluster(t *testing.T) {
 	t.Run("privileges", func(t *testing.T) { c.at(t).privileges() })
 	t.Run("kubectl", func(t *testing.T) { c.at(t).kubectl() })
 	t.Run("tui", func(t *testing.T) {
-		t.Run("node", func(t *testing.T) { c.at(t).tuiNode() })
-		t.Run("ends", func(t *testing.T) { c.at(t).tuiEnds() })
-		t.Run("nodes", func(t *testing.T) { c.at(t).tuiNodes() })
+		t.Run("node", func(t *testing.T) { c.at(t).clear().tuiNode() })
+		t.Run("ends", func(t *testing.T) { c.at(t).clear().tuiEnds() })
+		t.Run("nodes", func(t *testing.T) { c.at(t).clear().tuiNodes() })
 	})
 }
 

@@ -29,7 +29,7 @@ type interactive struct {
 func (c *cluster) tui(wrapped []string, args ...string) *interactive {
 	c.t.Helper()
 	tt := pty.Open(c.t)
-	tt.Patience = 3 * time.Minute
+	tt.Patience = 90 * time.Second
 	cmd := c.command(c.t.Context(), c.t.TempDir(), slices.Concat([]string{"tui"}, args, ways["copy"], []string{patience})...)
 	if len(wrapped) > 0 {
 		program, err := exec.LookPath(wrapped[0])
@@ -84,6 +84,16 @@ func (c *cluster) there() ([]corev1.Pod, error) {
 	return slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), err
 }
 
+// clear deletes what a test that failed left behind.
+func (c *cluster) clear() *cluster {
+	c.t.Helper()
+	if pods, err := c.pods(); err != nil || len(pods) > 0 {
+		c.t.Logf("%d pods were left (%v): %s", len(pods), err, c.run("cleanup").stdout)
+		c.noPods()
+	}
+	return c
+}
+
 // onlyPod is the one that is there, other than the named ones.
 func (c *cluster) onlyPod(but ...string) *corev1.Pod {
 	c.t.Helper()
@@ -129,6 +139,9 @@ func (c *cluster) dropped(n *lab.Node) (back func()) {
 	}
 }
 
+// firstRow is the line of the first Service.
+const firstRow = 3
+
 // tuiNode looks at one node while things happen to it, and to the pod.
 func (c *cluster) tuiNode() {
 	t := c.t
@@ -150,10 +163,10 @@ func (c *cluster) tuiNode() {
 	}
 	back := c.dropped(c.Node("n1"))
 	lines := i.shows("missing-endpoint-rule", "1 error")
-	if row := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "›") }); row < 0 || !strings.Contains(lines[row], "default/web") {
+	if !strings.Contains(lines[firstRow], "✗ default/web ") {
 		t.Errorf("the first row is not the one with the finding:\n%s", strings.Join(lines, "\n"))
 	}
-	i.Press("\r")
+	i.Press("g\r") // the cursor is on what was the first row before
 	lines = i.shows("Services › default/web:80", "KUBE-SERVICES", "KUBE-SVC-", "missing-endpoint-rule")
 	t.Log(strings.Join(lines, "\n"))
 	back()

@@ -7,11 +7,16 @@ import (
 
 // What the interactive view turns on, and how each is turned off.
 const (
-	EntersScreen, LeavesScreen = "\x1b[?1049h", "\x1b[?1049l"
-	HidesCursor, ShowsCursor   = "\x1b[?25l", "\x1b[?25h"
-	Mouse, NoMouse             = "\x1b[?1002h", "\x1b[?1002l"
-	Signs, NoSigns             = "\x1b[?1006h", "\x1b[?1006l"
-	Paste, NoPaste             = "\x1b[?2004h", "\x1b[?2004l"
+	EntersScreen = "\x1b[?1049h"
+	LeavesScreen = "\x1b[?1049l"
+	HidesCursor  = "\x1b[?25l"
+	ShowsCursor  = "\x1b[?25h"
+	Mouse        = "\x1b[?1002h"
+	NoMouse      = "\x1b[?1002l"
+	Signs        = "\x1b[?1006h"
+	NoSigns      = "\x1b[?1006l"
+	Paste        = "\x1b[?2004h"
+	NoPaste      = "\x1b[?2004l"
 )
 
 // Sane holds that the terminal is as it was before: its modes, and what was turned on.
