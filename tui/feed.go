@@ -93,6 +93,11 @@ func newMoment(s *snapshot.Snapshot, at time.Time, before *Moment, o explain.Aud
 	return m, nil
 }
 
+// counted is what rates need of a moment that is over. Its rules and objects are not kept: those of a large cluster are large.
+func (m *Moment) counted() *Moment {
+	return &Moment{Node: m.Node, At: m.At, Counters: m.Counters, Services: m.Services, raw: m.raw}
+}
+
 // maySettle tells whether a second look may show less.
 func (m *Moment) maySettle() bool { return explain.MaySettle(m.Reading.Report) }
 

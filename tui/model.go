@@ -53,7 +53,7 @@ type Model struct {
 	tab           int
 	over          []screen
 
-	// moment is what is shown, nil before the first reading; before is the one before it, for rates; marked is what Diff
+	// moment is what is shown, nil before the first reading; before is what is kept of the one before it, for rates; marked is what Diff
 	// compares with.
 	moment, before, marked *Moment
 	// early are the service ports before they are checked, shown until there is a moment.
@@ -279,7 +279,7 @@ func (m *Model) read1(msg readMsg) tea.Cmd {
 		if m.moment == nil || m.moment.Node != msg.moment.Node {
 			m.before, m.marked = nil, msg.moment
 		} else {
-			m.before = m.moment
+			m.before = m.moment.counted()
 		}
 		m.moment, m.early = msg.moment, nil
 		m.moment.Took = msg.took

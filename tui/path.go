@@ -587,7 +587,7 @@ func oddBackends(p *report.Path) []string {
 
 // rateOf is how many packets a row counted each second; empty where nothing counts there, or nothing tells yet.
 func (s *pathScreen) rateOf(m *Model, r *pathRow) string {
-	if r.hop == nil || m.moment == nil || m.before == nil || m.before.Reading != m.moment.Reading || s.of == nil || s.of.Reading != m.moment.Reading {
+	if r.hop == nil || m.moment == nil || m.before == nil || m.before.raw != m.moment.raw || s.of == nil || s.of.Reading != m.moment.Reading {
 		return ""
 	}
 	took := m.moment.At.Sub(m.before.At).Seconds()
