@@ -285,3 +285,24 @@ func TestSweep(t *testing.T) {
 		t.Errorf("left: %v", s.pods)
 	}
 }
+
+// TestDeleted holds that a pod that somebody deletes is not said to have ended, however far that is; what the node said
+// before stays.
+func TestDeleted(t *testing.T) {
+	done := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}
+	for _, c := range []struct {
+		status corev1.PodStatus
+		want   string
+	}{
+		{running, "somebody deletes the pod"},
+		{corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{State: done}}}, "somebody deletes the pod"},
+		{corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{{State: done}}}, "somebody deletes the pod"},
+		{terminated(""), "somebody deletes the pod"},
+		{corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}, "the node refuses the pod: Evicted: low on memory"},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}, Status: c.status}
+		if err := failure(pod); err == nil || err.Error() != c.want {
+			t.Errorf("%+v: %v, want %s", c.status, err, c.want)
+		}
+	}
+}

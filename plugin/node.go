@@ -42,13 +42,16 @@ func failure(pod *corev1.Pod) error {
 				return fmt.Errorf("start the container of image %s: %s: %s", c.Image, w.Reason, said)
 			}
 		}
-		if t := c.State.Terminated; t != nil && s.Phase != corev1.PodFailed {
+		// What is deleted ends, and that is no reason.
+		if t := c.State.Terminated; t != nil && s.Phase != corev1.PodFailed && pod.DeletionTimestamp == nil {
 			return fmt.Errorf("its container ended at once: %s", ended(t))
 		}
 	}
 	switch {
 	case s.Phase == corev1.PodFailed && s.Reason != "":
 		return fmt.Errorf("the node refuses the pod: %s: %s", s.Reason, oneLine(s.Message))
+	case pod.DeletionTimestamp != nil:
+		return errors.New("somebody deletes the pod")
 	case s.Phase == corev1.PodFailed, s.Phase == corev1.PodSucceeded:
 		for _, c := range s.ContainerStatuses {
 			if t := c.State.Terminated; t != nil {
@@ -56,8 +59,6 @@ func failure(pod *corev1.Pod) error {
 			}
 		}
 		return errors.New("the pod ended at once")
-	case pod.DeletionTimestamp != nil:
-		return errors.New("somebody deletes the pod")
 	}
 	return nil
 }

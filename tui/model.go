@@ -271,9 +271,13 @@ func (m *Model) read1(msg readMsg) tea.Cmd {
 	if msg.turn != m.reading.turn {
 		return nil
 	}
+	before := m.reading.failed
 	m.reading.since, m.reading.failed = time.Time{}, msg.err
 	var cmds []tea.Cmd
 	if msg.err != nil {
+		if before == nil || before.Error() != msg.err.Error() {
+			m.say(bad, "✗ "+msg.err.Error())
+		}
 		cmds = append(cmds, m.changed())
 	} else {
 		if m.moment == nil || m.moment.Node != msg.moment.Node {

@@ -23,9 +23,8 @@ type services struct {
 	problems bool
 	order    int
 	reverse  bool
-	// touched is true once somebody moved the cursor, early while the rows are not checked yet: then they have another order,
-	// and a cursor that nobody moved stays at the top.
-	touched, early bool
+	// touched is true once somebody moved the cursor: until then it stays at the top.
+	touched bool
 	// longest is how long the longest name is.
 	longest int
 	// rows are all of them, shown those that are left of filters, in their order.
@@ -115,11 +114,6 @@ func (s *services) changed(m *Model) tea.Cmd {
 	if m.moment != nil {
 		s.rate(m.moment, m.before)
 	}
-	if s.early && !s.touched {
-		s.at = portKey{}
-		s.to(0)
-	}
-	s.early = m.moment == nil
 	s.arrange()
 	return nil
 }
@@ -229,6 +223,11 @@ func (s *services) arrange() {
 	}
 	slices.SortStableFunc(s.shown, order)
 	s.resize(len(s.shown), s.height)
+	if !s.touched {
+		// Who did not choose a row looks at the first one, which is the worst.
+		s.to(0)
+		return
+	}
 	if i := slices.IndexFunc(s.shown, func(r *serviceRow) bool { return keyOf(r.ServicePort) == s.at }); i >= 0 {
 		s.to(i)
 	} else if s.filter.on {
