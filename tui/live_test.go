@@ -144,3 +144,26 @@ func TestPending(t *testing.T) {
 		t.Errorf("still two errors:\n%s", s)
 	}
 }
+
+// TestHostileRule holds that the comment of a rule moves no cursor and hides nothing, in the tree, in the evidence, and in what is
+// copied.
+func TestHostileRule(t *testing.T) {
+	s := edited(demoNode(t), func(data []byte) []byte {
+		return bytes.ReplaceAll(data, []byte(`"kubernetes service portals"`), []byte("\"\x1b[2J\x1b]0;owned\x07\u202egnihtyreve\""))
+	})
+	c := newConsole(t, feedOf(s), Look{}, 130, 30).press("<enter><home>")
+	c.shows(`\x1b[2J`, `\u202e`)
+	for _, keys := range []string{"", "e", "<esc>w", "c", "y", "<esc><esc>6"} {
+		view := c.press(keys).View()
+		for _, bad := range []string{"\x1b[2J", "\x1b]0", "\x07", "\u202e"} {
+			if strings.Contains(view, bad) {
+				t.Errorf("after %q the screen has %q", keys, bad)
+			}
+		}
+	}
+	for _, text := range c.wrote {
+		if strings.Contains(text, "owned") {
+			t.Errorf("copied: %q", text)
+		}
+	}
+}
