@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 
@@ -55,15 +56,15 @@ var looks = []struct {
 }
 
 // TestGolden holds every screen at three sizes and in four looks against what somebody looked at before. A file holds one
-// look of a screen at all sizes.
+// look of a screen, on a terminal that grows.
 func TestGolden(t *testing.T) {
 	for _, scene := range scenes {
 		for _, l := range looks {
 			t.Run(scene.name+"/"+l.name, func(t *testing.T) {
 				var b strings.Builder
+				c := newConsole(t, sixNodes(t), l.look, sizes[0].width, sizes[0].height).press("1" + scene.keys)
 				for _, size := range sizes {
-					c := newConsole(t, sixNodes(t), l.look, size.width, size.height)
-					c.press("1" + scene.keys)
+					c.send(tea.WindowSizeMsg{Width: size.width, Height: size.height})
 					view := c.View()
 					fmt.Fprintf(&b, "%d×%d\n%s\n", size.width, size.height, view)
 					fits(t, view, size.width, size.height)

@@ -395,11 +395,18 @@ func (s *pathScreen) draw(m *Model, width, height int) []string {
 		m.theme.line(s.frontendTabs(f, width), width, false),
 		m.theme.line(clientTabs(f, c, width), width, false),
 	}
-	out = append(out, s.outcome(m, c, width)...)
+	asked := 2
+	if height < 20 {
+		asked = 1
+	}
+	out = append(out, s.outcome(m, c, width, asked)...)
 	s.head = len(out)
 	// The evidence has a third, and what the tree leaves.
 	evidence := max(height/3, 5, height-s.head-len(s.rows))
 	s.resize(len(s.rows), height-s.head-evidence)
+	if s.cursor == s.top && s.top > 0 && s.height > 2 {
+		s.top-- // what a finding is about stands above it
+	}
 	share := 8
 	barWidth, rate := 10, 8
 	if width < 90 {
@@ -529,8 +536,8 @@ func tabsLine(label string, tabs []row, at, width int) row {
 	return out
 }
 
-// outcome says what happens to connections of the cell, and what the objects ask for.
-func (s *pathScreen) outcome(m *Model, c *pathCell, width int) []string {
+// outcome says what happens to connections of the cell, and in so many lines what the objects ask for.
+func (s *pathScreen) outcome(m *Model, c *pathCell, width, lines int) []string {
 	p := &c.paths[0]
 	j := render.JudgePath(p)
 	line := row{}.add(toneOf(c.level), signOf(c.level)+" ").add(plain, j.Text)
@@ -552,9 +559,16 @@ func (s *pathScreen) outcome(m *Model, c *pathCell, width int) []string {
 		asked = newProse(m.theme, width).words(faint, "asked for: "+what+", "+in.Because)
 	}
 	out := []string{m.theme.line(line, width, false)}
-	p2 := newProse(m.theme, width)
-	p2.flow(row{}, 11, asked)
-	for _, l := range p2.rows[:min(len(p2.rows), 2)] {
+	if lines == 1 {
+		words := row{}
+		for i, w := range asked {
+			words = append(words.gap(min(i, 1)), w)
+		}
+		return append(out, m.theme.line(words, width, false))
+	}
+	broken := newProse(m.theme, width)
+	broken.flow(row{}, 11, asked)
+	for _, l := range broken.rows[:min(len(broken.rows), lines)] {
 		out = append(out, m.theme.line(l, width, false))
 	}
 	return out
