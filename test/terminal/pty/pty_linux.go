@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
@@ -198,6 +199,11 @@ func (p *Process) With(env ...string) *Process {
 // Begin starts it. What still runs at the end of the test is killed.
 func (p *Process) Begin() *Process {
 	p.t.Helper()
+	// A signal that the tests ignore, as they do below nohup, would be ignored by what they start; one that they listen to is as
+	// it is by default.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
