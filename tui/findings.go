@@ -471,7 +471,7 @@ func (p *prose) finding(f *report.Finding, nodes []string) {
 	}
 	p.named("remedy", plain, f.Remedy)
 	p.named("nodes", plain, someNodes(nodes))
-	p.named("docs", faint, f.Docs)
+	p.named("more", faint, f.Docs+", which d shows")
 }
 
 func causedBy(f *report.Finding) string {

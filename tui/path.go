@@ -362,6 +362,8 @@ func (s *pathScreen) enter(m *Model) tea.Cmd {
 func (s *pathScreen) commandOf(m *Model) string {
 	r := s.row()
 	switch {
+	case r == nil && s.ask.To != "":
+		return m.command(packetWords(s.ask)...)
 	case r == nil:
 		return ""
 	case r.kind == backendLine && r.hop == nil:
@@ -417,8 +419,13 @@ func (s *pathScreen) draw(m *Model, width, height int) []string {
 	for i := from; i < to; i++ {
 		r := &s.rows[i]
 		sign := " "
-		if i == s.cursor {
+		switch {
+		case i == s.cursor:
 			sign = "›"
+		case i == from && from > 0:
+			sign = "↑" // there is more
+		case i == to-1 && to < len(s.rows):
+			sign = "↓"
 		}
 		line := row{{sign, accent}}
 		text := r.text()
@@ -544,6 +551,9 @@ func (s *pathScreen) outcome(m *Model, c *pathCell, width, lines int) []string {
 	for _, odd := range oddBackends(p) {
 		line = line.add(plain, ", ").add(bad, odd)
 	}
+	if p.Result == report.ResultNoMatch && c.level == render.Fine {
+		line = row{}.add(note, "· ").add(plain, j.Text) // neither well nor wrong: it is nobody's
+	}
 	if len(c.paths) > 1 {
 		line = row{}.add(toneOf(c.level), fmt.Sprintf("%d ways, ", len(c.paths))).add(plain, "each with its share below")
 		if len(p.Uncertain) > 0 {
@@ -664,7 +674,9 @@ func (s *pathScreen) evidenceRows(m *Model, width int) []row {
 	}
 	r := s.row()
 	if r == nil {
-		return nil
+		text(plain, "rules", "none that was read has to do with this packet")
+		text(faint, "by hand", s.commandOf(m))
+		return lines
 	}
 	switch {
 	case r.finding != nil:
@@ -679,6 +691,8 @@ func (s *pathScreen) evidenceRows(m *Model, width int) []row {
 		}
 	case r.kind == backendLine:
 		s.ofBackend(m, r, text)
+	case r.kind == replyLine && r.path.Reply == nil:
+		text(plain, "answer", "the backend knows its own way to this client, or what was read does not say it")
 	case r.kind == replyLine:
 		text(plain, "answer", r.path.Reply.Text)
 		text(faint, "rests on", strings.TrimSpace(render.Place(r.path.Reply.Evidence)+"  "+r.path.Reply.Evidence.Text))
@@ -734,7 +748,7 @@ func (s *pathScreen) ofBackend(m *Model, r *pathRow, text func(t tone, label, te
 		share += ", asked for " + render.Percent(*b.Intended)
 	}
 	if all, own := s.counted(m, r); all > 0 {
-		share += fmt.Sprintf(", counted %s of %d connections", render.Percent(float64(own)/float64(all)), all)
+		share += fmt.Sprintf(", counted %s of %d connections of all frontends since its rules were written", render.Percent(float64(own)/float64(all)), all)
 	}
 	text(plain, "share", share)
 	who := strings.TrimSpace(b.Pod)

@@ -106,7 +106,7 @@ func (t *tree) path(p *report.Path, indent, number int) {
 		}
 		t.resting(p, b, nil, at+1)
 	}
-	if p.Reply != nil {
+	if p.Reply != nil || slices.ContainsFunc(p.Backends, func(b report.Backend) bool { return b.Probability > 0 && b.Reply == nil }) {
 		t.add(pathRow{indent: indent, kind: replyLine, path: p, share: -1, id: fmt.Sprint("reply ", number)})
 	}
 }
@@ -254,6 +254,9 @@ func (r *pathRow) text() row {
 	case elsewhereLine:
 		return out.add(faint, "of this Service, elsewhere:")
 	case replyLine:
+		if r.path.Reply == nil {
+			return out.add(note, "? ").add(plain, "where the answer goes was not walked")
+		}
 		j := render.JudgeReply(r.path.Reply)
 		text := j.Text
 		if j.Level == render.Fine {

@@ -292,7 +292,7 @@ var says = map[string]string{
 	"ok":          "read",
 	"empty":       "looked at: there is nothing in it",
 	"absent":      "looked at: this node has no such thing",
-	notCollected:  "nobody read it: what it holds is not known",
+	notCollected:  "nobody read it: what it holds is not known (svcnet collect, on the node, reads what there is)",
 	"unsupported": "this version cannot read it: what it holds is not known",
 	"denied":      "not allowed to read it: what it holds is not known",
 	"failed":      "could not be read: what it holds is not known",
