@@ -431,20 +431,24 @@ func judge(rows []report.ServicePort, findings []report.Finding) {
 		span[1] = i + 1
 		of[k] = span
 	}
-	for i := range findings {
-		f := &findings[i]
-		if f.Object.Kind != "Service" {
-			continue
-		}
-		span := of[serviceKey{f.Object.Namespace, f.Object.Name}]
-		for _, row := range aboutRows(rows[span[0]:span[1]], &f.Object) {
-			if !slices.Contains(row.Findings, f.ID) {
-				row.Findings = append(row.Findings, f.ID)
+	// What follows from another finding stands behind the causes.
+	for _, follows := range []bool{false, true} {
+		for i := range findings {
+			f := &findings[i]
+			if f.Object.Kind != "Service" || (f.CausedBy != "") != follows {
+				continue
 			}
-			// Findings come worst first.
-			row.Severity = cmp.Or(row.Severity, f.Severity)
-			if check.Rank(f.Severity) <= check.Rank(check.Warning) {
-				row.State = report.ServicePortDiffers
+			span := of[serviceKey{f.Object.Namespace, f.Object.Name}]
+			for _, row := range aboutRows(rows[span[0]:span[1]], &f.Object) {
+				if !slices.Contains(row.Findings, f.ID) {
+					row.Findings = append(row.Findings, f.ID)
+				}
+				if row.Severity == "" || check.Rank(f.Severity) < check.Rank(row.Severity) {
+					row.Severity = f.Severity
+				}
+				if check.Rank(f.Severity) <= check.Rank(check.Warning) {
+					row.State = report.ServicePortDiffers
+				}
 			}
 		}
 	}

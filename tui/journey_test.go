@@ -33,7 +33,7 @@ type step struct {
 // keystrokes of each are what its steps list, and no more.
 var journeys = []journey{
 	{"what is broken, why, and what mends it", []step{
-		{"", []string{"›✗ team-042/service-01242", "missing-endpoint-rule +1"}},
+		{"", []string{"›✗ team-042/service-01242", "wrong-translation +1"}},
 		{"<enter>", []string{"stale: no endpoint of the Service", "want", "no traffic", "got", "20.0%", "remedy", "--to-destination 10.99.99.99:8080"}},
 		{"d", []string{"What it means", "How to confirm", "What to do"}},
 	}},

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/svcnet/svcnet/explain/dataplane"
@@ -13,13 +14,22 @@ import (
 // reaches nothing at all is a matter of missing-service-rule or reject-rule-with-ready-endpoints.
 var missingEndpointRule = Check{ID: "missing-endpoint-rule", Severity: Error, Rests: onGrid, Title: "usable endpoints that get no traffic", Port: func(p *Port) []report.Finding {
 	var out []report.Finding
+	var wrong []*byEndpoint
 	for _, e := range p.endpoints("missing") {
 		if !e.elsewhere() || e.atOtherPort() {
 			continue
 		}
+		if wrong == nil {
+			wrong = p.strays(ownWrong)
+		}
 		who := e.address
 		if e.first.Pod != "" {
 			who += " (pod " + e.first.Pod + ")"
+		}
+		// What its chain ought to bring goes elsewhere: that is the one thing which is wrong.
+		cause := ""
+		if slices.ContainsFunc(wrong, func(w *byEndpoint) bool { return p.namedFor(w, e.address) }) {
+			cause = wrongTranslationID
 		}
 		place, evidence := p.placeOf(e)
 		out = append(out, e.provided(report.Finding{
@@ -32,11 +42,18 @@ var missingEndpointRule = Check{ID: "missing-endpoint-rule", Severity: Error, Re
 				proxyStopped,
 				syncFailed,
 			},
-			Remedy: restartProxy,
+			Remedy:   restartProxy,
+			CausedBy: cause,
 		}))
 	}
 	return out
 }}
+
+// namedFor tells whether a chain that translates to a wrong address is the one that is named for an endpoint.
+func (p *Port) namedFor(wrong *byEndpoint, endpoint string) bool {
+	ap, ok := p.standsFor(wrong.first.TranslatedBy)
+	return ok && ap.String() == endpoint
+}
 
 // elsewhere tells whether the path that lacks the endpoint reaches any other.
 func (e *byEndpoint) elsewhere() bool {

@@ -7,10 +7,13 @@ import (
 	"github.com/svcnet/svcnet/explain/report"
 )
 
+// wrongTranslationID is known to what follows from it.
+const wrongTranslationID = "wrong-translation"
+
 // wrongTranslation: a chain of the proxy's translates to what the Service does not mean and never meant: the chain is
 // named for one endpoint and leads to another, or it is another Service's. In userspace mode a socket may be.
 var wrongTranslation = Check{
-	ID: "wrong-translation", Severity: Error, Rests: onGrid,
+	ID: wrongTranslationID, Severity: Error, Rests: onGrid,
 	Title: "service rules that translate to an address or port that the Service does not mean",
 	Node: func(n *Node) []report.Finding {
 		if n.Proxy.Mode != "userspace" {

@@ -53,8 +53,8 @@ type ServicePort struct {
 	State   ServicePortState `json:"state"`
 	// Severity is that of the worst finding about this row: critical, error, warning, info, or empty.
 	Severity string `json:"severity"`
-	// Findings are the ids of the findings about this row, worst first, each once. A finding that names no port, or one
-	// that has no row, is about every row of its Service.
+	// Findings are the ids of the findings about this row, each once: causes before what follows from them, both worst first. A
+	// finding that names no port, or one that has no row, is about every row of its Service.
 	Findings []string `json:"findings"`
 	// Note says in words why no proxy forwards the port, why its state is not known, or which endpoints topology leaves
 	// out; empty for all others.
