@@ -39,10 +39,8 @@ func compareKeys(a, b serviceKey) int {
 // Read audits a snapshot so that more can be asked of it, and Changes can set it beside another one. Errors are those of Audit, but a Service that
 // the evidence does not have is none: the other reading may have it.
 func Read(s *snapshot.Snapshot, o AuditOptions) (*Reading, error) {
-	for _, i := range o.Ignore {
-		if check.Lookup(i.ID) == nil {
-			return nil, usage("--ignore %s is no finding (`svcnet explain` lists them)", i.ID)
-		}
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	m := newModelOf(s, o.Memory)
 	if o.Planned != nil {

@@ -399,11 +399,7 @@ func (s *diff) drawList(m *Model, width, height int) []string {
 	out := make([]string, 0, height)
 	from, to := s.visible()
 	for i := from; i < to; i++ {
-		sign := " "
-		if i == s.cursor {
-			sign = "›"
-		}
-		out = append(out, m.theme.line(append(row{{sign, accent}}, s.rows[i].line()...), width, i == s.cursor))
+		out = append(out, m.theme.line(append(begun(i == s.cursor), s.rows[i].line()...), width, i == s.cursor))
 	}
 	return out
 }

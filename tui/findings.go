@@ -398,11 +398,7 @@ func (s *findings) nothing(m *Model) row {
 
 // line draws the row.
 func (r *findingRow) line(c findingColumns, cursor bool) row {
-	sign := " "
-	if cursor {
-		sign = "›"
-	}
-	out := row{{sign, accent}}
+	out := begun(cursor)
 	var severity, about, what string
 	t, said := plain, note
 	if u := r.unknown; u != nil {

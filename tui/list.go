@@ -7,6 +7,14 @@ type list struct {
 	n, cursor, top, height int
 }
 
+// begun is a row that begins with the sign of the cursor, where it is on it.
+func begun(cursor bool) row {
+	if cursor {
+		return row{{"›", accent}}
+	}
+	return row{{" ", accent}}
+}
+
 // resize says how many rows there are and how many fit; the cursor stays among them and in sight.
 func (l *list) resize(n, height int) {
 	l.n, l.height = n, max(height, 1)

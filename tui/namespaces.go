@@ -95,11 +95,7 @@ func (s *namespaces) draw(m *Model, width, height int) []string {
 		if name == "" {
 			name = "all namespaces"
 		}
-		sign := " "
-		if i == s.cursor {
-			sign = "›"
-		}
-		line := row{{sign, accent}}.gap(1).cell(plain, name, 40).add(faint, plural(c.ports, "service port"))
+		line := begun(i == s.cursor).gap(1).cell(plain, name, 40).add(faint, plural(c.ports, "service port"))
 		if c.differ > 0 {
 			line = line.add(bad, fmt.Sprintf("  ✗ %d with findings", c.differ))
 		}

@@ -439,11 +439,7 @@ func (s *nodes) without(m *Model, p *prose) {
 
 // line draws the row.
 func (r *nodeRow) line(m *Model, name int, cursor bool) row {
-	sign := " "
-	if cursor {
-		sign = "›"
-	}
-	out := row{{sign, accent}}.gap(3 * r.indent)
+	out := begun(cursor).gap(3 * r.indent)
 	switch {
 	case r.kind != nil:
 		fold := "▸"

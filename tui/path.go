@@ -519,7 +519,7 @@ func tab(name string, level render.Level, shown bool) row {
 		t = accent
 		name = "[" + name + "]"
 	}
-	return row{}.add(t, name).add(toneOf(level), " "+signOf(level))
+	return row{}.add(t, name).add(toneOf(level), " "+level.Sign())
 }
 
 // tabsLine puts as many tabs beside each other as fit, those around the one that is shown.
@@ -547,7 +547,7 @@ func tabsLine(label string, tabs []row, at, width int) row {
 func (s *pathScreen) outcome(m *Model, c *pathCell, width, lines int) []string {
 	p := &c.paths[0]
 	j := render.JudgePath(p)
-	line := row{}.add(toneOf(c.level), signOf(c.level)+" ").add(plain, j.Text)
+	line := row{}.add(toneOf(c.level), c.level.Sign()+" ").add(plain, j.Text)
 	for _, odd := range oddBackends(p) {
 		line = line.add(plain, ", ").add(bad, odd)
 	}
@@ -582,11 +582,6 @@ func (s *pathScreen) outcome(m *Model, c *pathCell, width, lines int) []string {
 		out = append(out, m.theme.line(l, width, false))
 	}
 	return out
-}
-
-// signOf is the sign of a level.
-func signOf(l render.Level) string {
-	return [...]string{render.Fine: "✓", render.Remark: "·", render.Warning: "!", render.Error: "✗"}[l]
 }
 
 // oddBackends counts the backends of a path that are not as they should be, by state.

@@ -191,20 +191,11 @@ func enter(way *[]chainAt, h *report.Hop) int {
 		*way = (*way)[:i+1]
 		return i
 	}
-	if n := len(*way); n > 0 && ((*way)[n-1].table != at.table || (*way)[n-1].file != at.file || base(at.chain)) {
+	if n := len(*way); n > 0 && ((*way)[n-1].table != at.table || (*way)[n-1].file != at.file || render.BuiltIn(at.chain)) {
 		*way = (*way)[:0]
 	}
 	*way = append(*way, at)
 	return len(*way) - 1
-}
-
-// base tells whether a chain of iptables is one that the kernel calls.
-func base(chain string) bool {
-	switch chain {
-	case "PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING":
-		return true
-	}
-	return false
 }
 
 // text is the row without its share, bar and rate.

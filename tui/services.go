@@ -406,10 +406,6 @@ func (s *services) nothing(m *Model) row {
 // line draws the row.
 func (r *serviceRow) line(c serviceColumns, cursor bool) row {
 	j := render.JudgeSeverity(r.Severity)
-	sign := " "
-	if cursor {
-		sign = "›"
-	}
 	mark := span{j.Sign, toneOf(j.Level)}
 	switch r.State {
 	case "unknown":
@@ -417,7 +413,7 @@ func (r *serviceRow) line(c serviceColumns, cursor bool) row {
 	case "skipped":
 		mark = span{"–", faint}
 	}
-	out := row{{sign, accent}, mark}.gap(1)
+	out := append(begun(cursor), mark).gap(1)
 	name := r.Namespace + "/" + r.Name
 	t := plain
 	if r.State == "skipped" {

@@ -248,16 +248,12 @@ func (s *sources) drawList(m *Model, width, height int) []string {
 	from, to := s.visible()
 	for i := from; i < to; i++ {
 		r := s.shown[i]
-		sign := " "
-		if i == s.cursor {
-			sign = "›"
-		}
 		mark := r.mark()
 		missing := ""
 		if n := len(r.unknown); n > 0 {
 			missing = fmt.Sprintf("? %d", n)
 		}
-		line := row{{sign, accent}, mark}.gap(1).cell(mark.tone, r.Status, status).gap(1).cell(plain, r.Name, name).gap(1).
+		line := append(begun(i == s.cursor), mark).gap(1).cell(mark.tone, r.Status, status).gap(1).cell(plain, r.Name, name).gap(1).
 			right(note, missing, checks).gap(1).cell(faint, r.File, rest-name)
 		out = append(out, m.theme.line(line, width, i == s.cursor))
 	}

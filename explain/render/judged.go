@@ -17,6 +17,19 @@ const (
 	Error
 )
 
+// Sign is the sign of a level.
+func (l Level) Sign() string {
+	switch l {
+	case Fine:
+		return markOK.sign
+	case Warning:
+		return markWarn.sign
+	case Error:
+		return markError.sign
+	}
+	return severity("info").sign
+}
+
 // Judged is how a part of a document is marked: a sign, the word that says the same, and what it is about. Text is empty
 // where there is nothing to say.
 type Judged struct {
@@ -88,8 +101,8 @@ func Clients(class string) string { return className(client{class: class}) }
 // Brief is the rule of a hop without what its place in the tree says already: the chain, and comments.
 func Brief(h *report.Hop) string { return brief(h) }
 
-// Target is what a rule jumps to, empty where it jumps nowhere.
-func Target(rule string) string { return target(rule) }
+// BuiltIn tells whether a chain of iptables is one that the kernel calls.
+func BuiltIn(chain string) bool { return builtIn(chain) }
 
 // Place is "file:line".
 func Place(e report.Evidence) string { return place(e) }
