@@ -164,3 +164,7 @@ func asks(sp *intent.ServicePort, sameNode bool) string {
 	}
 	return b.String()
 }
+
+// Node is the node as the checks see it, without its service ports: rules, sets, virtual servers, host, objects and what
+// they ask for, for who plans what to change. Nothing of it may be changed.
+func (r *Reading) Node() *check.Node { return r.model.checked() }

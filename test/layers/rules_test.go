@@ -55,7 +55,9 @@ var layers = []layer{
 		"the facade puts the pure packages together; it reads and prints nothing"},
 	{"redact", []string{"explain/dataplane", "explain/nft", "explain/objects", "collectors/snapshot"},
 		"redaction renames a snapshot; what names stand for, objects and dataplanes say"},
-	{"repair/plan", []string{"explain"},
+	{"repair/kubeproxy", []string{"explain"},
+		"what kube-proxy writes follows from what the objects ask for"},
+	{"repair/plan", []string{"explain", "repair/kubeproxy"},
 		"a plan is data made from reports"},
 	{"repair", []string{"explain", "repair"},
 		"repair acts on what explain says"},
@@ -81,7 +83,7 @@ var layers = []layer{
 
 // pure are the folders whose packages get everything as values: the same evidence gives the same bytes, on a
 // node and on a laptop.
-var pure = []string{"explain", "redact", "repair/plan"}
+var pure = []string{"explain", "redact", "repair/kubeproxy", "repair/plan"}
 
 // evidenceForTests are the packages from which the core's tests get their input.
 var evidenceForTests = []string{"collectors/snapshot", "test/scale"}
