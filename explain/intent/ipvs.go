@@ -1,6 +1,24 @@
 package intent
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/svcnet/svcnet/explain/traits"
+)
+
+// RealServers are indexes into sp.Endpoints: those that kube-proxy gives the virtual servers of one kind of frontend in
+// IPVS mode. A health check port has no virtual server, and none.
+func RealServers(sp *ServicePort, kind FrontendKind, p *traits.Proxy) []int {
+	_, high := releases(*p)
+	q := question{sp: sp, f: Frontend{Kind: kind}, p: *p, release: high}
+	switch kind {
+	case HealthCheck:
+		return nil
+	case ClusterIP:
+		return q.ipvsList(sp.InternalLocal && q.release.does(twoLists))
+	}
+	return q.ipvsList(q.externalLocal())
+}
 
 // ipvs is what IPVS mode does: a virtual server has one list of real servers for all clients, so that the
 // policies are the same for pods, the node and the world.

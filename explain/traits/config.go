@@ -204,6 +204,12 @@ func (l *ledger) claimConfig(d document, r rank) {
 			claim("syncPeriod/"+section, "syncPeriod", period, section, "syncPeriod")
 		}
 	}
+	if scheduler := d.text(modeIPVS, "scheduler"); scheduler != "" {
+		claim("scheduler", "scheduler", scheduler, modeIPVS, "scheduler")
+	}
+	if ranges := textList(d.get(modeIPVS, "excludeCIDRs")); len(ranges) > 0 {
+		claim("excludeCIDRs", "excludeCIDRs", strings.Join(ranges, ","), modeIPVS, "excludeCIDRs")
+	}
 	if on, ok := d.get(modeIPTables, "localhostNodePorts").(bool); ok {
 		claim("localhostNodePorts", "localhostNodePorts", strconv.FormatBool(on), modeIPTables, "localhostNodePorts")
 	}

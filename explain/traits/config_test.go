@@ -92,7 +92,7 @@ func TestConfigFiles(t *testing.T) {
 		t.Errorf("localMode: %+v", f)
 	}
 	derived(t, Evidence{Configs: []Source{capture(t, "cases/55/kube-proxy-config.yaml")}},
-		Proxy{Mode: "ipvs", LocalMode: "ClusterCIDR", ClusterCIDRs: podCIDR, PodCIDRs: podCIDR, MasqueradeMark: 0x4000, LocalhostNodePorts: true})
+		Proxy{Mode: "ipvs", LocalMode: "ClusterCIDR", ClusterCIDRs: podCIDR, PodCIDRs: podCIDR, MasqueradeMark: 0x4000, LocalhostNodePorts: true, Scheduler: "rr"})
 	derived(t, Evidence{Configs: []Source{capture(t, "nodes/kube-proxy-1.36-nftables/kube-proxy-config.yaml")}},
 		Proxy{Mode: "nftables", NodeName: "node-1", LocalMode: "ClusterCIDR", ClusterCIDRs: podCIDR, PodCIDRs: podCIDR, MasqueradeMark: 0x4000, LocalhostNodePorts: true, NodePortPrimary: true})
 }

@@ -273,6 +273,13 @@ func (d *deriver) settleSettings() {
 		p.LocalhostNodePorts = v == "true"
 	}
 	p.Server, _ = d.settle("server")
+	// What virtual servers are given is no fact of its own either: it shows in them.
+	if facts := d.ledger.settle("scheduler"); len(facts) > 0 {
+		p.Scheduler = facts[0].Value
+	}
+	if facts := d.ledger.settle("excludeCIDRs"); len(facts) > 0 {
+		p.ExcludeCIDRs = prefixes(strings.Split(facts[0].Value, ","))
+	}
 	// A period is no fact that anybody asks for: it only measures what the log says.
 	if facts := d.ledger.settle("syncPeriod/" + p.Mode); len(facts) > 0 {
 		if period, err := time.ParseDuration(facts[0].Value); err == nil && period > 0 {

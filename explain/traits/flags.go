@@ -130,6 +130,12 @@ func (l *ledger) claimFlags(set flagSet, r rank, complete bool) {
 			l.claimFlag(f, "syncPeriod/"+mode, r, f.value)
 		}
 	}
+	if f := set["ipvs-scheduler"]; f.value != "" {
+		l.claimFlag(f, "scheduler", r, f.value)
+	}
+	if f := set["ipvs-exclude-cidrs"]; strings.Trim(f.value, "[]") != "" {
+		l.claimFlag(f, "excludeCIDRs", r, strings.ReplaceAll(strings.Trim(f.value, "[]"), " ", ","))
+	}
 	if f, ok := set["nodeport-addresses"]; ok {
 		l.claimNodePortAddresses(strings.Split(strings.Trim(f.value, "[]"), ","), r, f.at)
 	}

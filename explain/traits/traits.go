@@ -43,6 +43,11 @@ type Proxy struct {
 	NodePortPrimary bool
 	// LocalhostNodePorts is iptables.localhostNodePorts (1.26+), true unless turned off.
 	LocalhostNodePorts bool
+	// Scheduler is what kube-proxy gives its virtual servers in IPVS mode, as configured: "lc". Empty when nothing says it,
+	// or when the setting is empty, which means rr.
+	Scheduler string
+	// ExcludeCIDRs are ranges of virtual servers that kube-proxy leaves to others in IPVS mode.
+	ExcludeCIDRs []netip.Prefix
 	// ProbabilityDigits is the number of decimals with which the rules' probabilities were written: 5 (up to
 	// 1.16) or 10 (1.17+). 0: the rules have no probability that tells.
 	ProbabilityDigits int
