@@ -181,6 +181,16 @@ func nodePortSets(protocol string) [2]string {
 	return [2]string{setNodePortSCTP, setNodePortLocalSCTP}
 }
 
+// NodePortSets are the sets that the node port of a service port is in, by their names in its family.
+func NodePortSets(sp *intent.ServicePort) []string {
+	sets := nodePortSets(sp.Protocol)
+	out := []string{ipvsSetName(sets[0], sp.Family)}
+	if sp.ExternalLocal {
+		out = append(out, ipvsSetName(sets[1], sp.Family))
+	}
+	return out
+}
+
 // NodePortSet tells whether a set holds node ports of the protocol and the family of a service port.
 func NodePortSet(name string, sp *intent.ServicePort) bool {
 	sets := nodePortSets(sp.Protocol)
