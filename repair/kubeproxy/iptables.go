@@ -28,17 +28,20 @@ type Table struct {
 	// Jumps are its rules in built-in chains, which hold rules of other programs too. kube-proxy puts each in front of
 	// what is there and leaves it where it is afterwards, so that their order says when they were made, and nothing else.
 	Jumps []Jump
+
+	byName map[string]*Chain
+}
+
+// index lets Chain find chains.
+func (t *Table) index() {
+	t.byName = make(map[string]*Chain, len(t.Chains))
+	for _, c := range t.Chains {
+		t.byName[c.Name] = c
+	}
 }
 
 // Chain returns the chain of that name, nil where kube-proxy makes none.
-func (t *Table) Chain(name string) *Chain {
-	for _, c := range t.Chains {
-		if c.Name == name {
-			return c
-		}
-	}
-	return nil
-}
+func (t *Table) Chain(name string) *Chain { return t.byName[name] }
 
 // Chain is a chain that kube-proxy makes.
 type Chain struct {
