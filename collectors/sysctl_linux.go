@@ -123,6 +123,7 @@ func sysctlSingle() []string {
 		"kernel/osrelease",
 		"net/core/netdev_max_backlog",
 		"net/core/somaxconn",
+		"net/ipv4/conf/all/accept_redirects",
 		"net/ipv4/fib_multipath_hash_fields",
 		"net/ipv4/fib_multipath_hash_policy",
 		"net/ipv4/fib_multipath_use_neigh",

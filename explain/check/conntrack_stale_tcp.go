@@ -20,7 +20,7 @@ var conntrackStaleTCP = Check{
 		if p.Protocol != "TCP" || !p.On.translatesByRules() {
 			return nil
 		}
-		stale := p.staleFlows(func(f *host.Flow) bool { return f.State == "ESTABLISHED" && f.Assured })
+		stale := p.staleFlows(establishedTCP)
 		if len(stale) == 0 {
 			return nil
 		}

@@ -191,3 +191,40 @@ func freshestFirst(of []*sent) {
 		slices.SortStableFunc(s.flows, func(a, b *host.Flow) int { return cmp.Compare(b.Timeout, a.Timeout) })
 	}
 }
+
+// Kept are tracked connections that keep packets from the endpoints of a port, whatever the rules say.
+type Kept struct {
+	Frontend intent.Frontend
+	// To is where the packets go.
+	To netip.AddrPort
+	// Flows are how many there are.
+	Flows int
+}
+
+// Kept are those that the finding of this id speaks of: conntrack-stale-udp, conntrack-stale-tcp or
+// conntrack-untranslated-service-flow. Without the cells of the port the last are all that are not translated, also where
+// no rule would translate new ones.
+func (p *Port) Kept(id string) []Kept {
+	var of []*sent
+	switch id {
+	case conntrackStaleUDP.ID:
+		if p.Protocol == "UDP" {
+			of = p.staleFlows(func(*host.Flow) bool { return true })
+		}
+	case conntrackStaleTCP.ID:
+		if p.Protocol == "TCP" {
+			of = p.On.used(p.staleFlows(establishedTCP))
+		}
+	case conntrackUntranslatedServiceFlow.ID:
+		if !p.EndpointsUnknown && len(p.Usable) > 0 {
+			of = p.untranslated()
+		}
+	}
+	out := make([]Kept, 0, len(of))
+	for _, s := range of {
+		out = append(out, Kept{s.frontend, s.to, len(s.flows)})
+	}
+	return out
+}
+
+func establishedTCP(f *host.Flow) bool { return f.State == "ESTABLISHED" && f.Assured }

@@ -127,6 +127,12 @@ func (n *Node) podOfProxy() (pod objects.Pod, ok bool) {
 	return pod, ok
 }
 
+// ProxyPod is the kube-proxy pod of this node, and whether it runs; the zero Pod where there is none, or none is known.
+func (n *Node) ProxyPod() (pod objects.Pod, runs bool) {
+	pod, ok := n.podOfProxy()
+	return pod, ok && runningPod(pod.Pod)
+}
+
 // proxyElsewhere is a kube-proxy pod of another node, where the pods of kube-system are all known and this node has none.
 func (n *Node) proxyElsewhere() (objects.Pod, bool) {
 	pods, all := n.podsOf("kube-system")

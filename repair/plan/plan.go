@@ -41,7 +41,21 @@ type mender struct {
 
 // menders in the order in which their steps are done: what packets need to get anywhere, then what others need to be there
 // (sets before the rules that ask them), then rules, then what stands in their way, then what old state keeps.
-var menders = []mender{}
+var menders = []mender{
+	{"sysctl", mendSysctls},
+	{"route", mendRoutes},
+	{"conntrack", mendFlows},
+}
+
+// AllowForeign is the consent that steps need which change what is not kube-proxy's.
+const AllowForeign = "--allow foreign"
+
+// The owners of what a step changes.
+const (
+	ownerProxy   = "kube-proxy"
+	ownerForeign = "foreign"
+	ownerNode    = "node"
+)
 
 // Make plans what would mend the findings of a reading.
 func Make(r *explain.Reading, o Options) *report.RepairPlan {
@@ -56,22 +70,71 @@ func Make(r *explain.Reading, o Options) *report.RepairPlan {
 		Node:     r.Report.Node, Proxy: r.Report.Proxy, Sources: r.Report.Sources,
 		Findings: slices.Clone(s.findings), Steps: []report.RepairStep{}, Left: []report.RepairLeft{},
 	}
+	if p.Findings == nil {
+		p.Findings = []report.Finding{}
+	}
 	for _, m := range menders {
 		p.Steps = append(p.Steps, m.mend(s)...)
 	}
+	// Who owns the state comes first.
+	p.Steps = slices.Concat(s.advise(p.Steps), p.Steps)
 	for i := range p.Steps {
 		p.Steps[i].Step = i + 1
 	}
 	p.Plan = identify(p.Steps)
+	p.Left = s.left()
+	p.Summary.Text = summary(p)
 	return p
 }
 
-// identify is the plan's identity.
+// which are the indexes of the findings that fit, of those that may be mended: what may be kube-proxy at work is left to it.
+func (s *site) which(fits func(f *report.Finding) bool) []int {
+	var out []int
+	for i := range s.findings {
+		if f := &s.findings[i]; f.Pending == "" && fits(f) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// mends notes that a step mends findings, and gives their ids, each once, in the order of the plan's.
+func (s *site) mends(findings ...int) []string {
+	out := []string{}
+	for _, i := range slices.Sorted(slices.Values(findings)) {
+		s.mended[i] = true
+		if id := s.findings[i].ID; !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// identify is the plan's identity: what is done to which objects, and nothing of the words around it, which hold counters
+// and ages.
 func identify(steps []report.RepairStep) string {
+	type edit struct {
+		Table, Object  string
+		Was, Will      []string
+		Absent, Remove bool
+	}
+	type step struct {
+		Kind, Consent string
+		Do, Undo      report.RepairCommand
+		Edits         []edit
+	}
 	if len(steps) == 0 {
 		return ""
 	}
-	text, err := json.Marshal(steps)
+	var all []step
+	for _, s := range steps {
+		one := step{Kind: s.Kind, Consent: s.Consent, Do: s.Do, Undo: s.Undo}
+		for _, e := range s.Edits {
+			one.Edits = append(one.Edits, edit{e.Table, e.Object, e.Was, e.Will, e.Absent, e.Remove})
+		}
+		all = append(all, one)
+	}
+	text, err := json.Marshal(all)
 	if err != nil {
 		panic(err) // the steps are plain data
 	}

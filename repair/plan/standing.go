@@ -42,7 +42,11 @@ type lookup func(n *check.Node, e report.RepairEdit) (lines []string, there bool
 var lookups = []struct {
 	kind string
 	find lookup
-}{}
+}{
+	{kindConntrack, findFlows},
+	{kindRoute, findRoute},
+	{kindSysctl, findSysctl},
+}
 
 // Find is the present content of the object that an edit of a step changes.
 //
