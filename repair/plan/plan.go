@@ -44,6 +44,9 @@ type mender struct {
 var menders = []mender{
 	{"sysctl", mendSysctls},
 	{"route", mendRoutes},
+	{"ipset", mendSets},
+	{"ipvs", mendServers},
+	{"address", mendAddresses},
 	{"conntrack", mendFlows},
 }
 

@@ -43,6 +43,9 @@ var lookups = []struct {
 	kind string
 	find lookup
 }{
+	{kindIPSet, findSet},
+	{kindIPVS, findServer},
+	{kindAddress, findAddress},
 	{kindConntrack, findFlows},
 	{kindRoute, findRoute},
 	{kindSysctl, findSysctl},

@@ -1,0 +1,418 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/svcnet/svcnet/explain/check"
+	"github.com/svcnet/svcnet/explain/dataplane"
+	"github.com/svcnet/svcnet/explain/host"
+	"github.com/svcnet/svcnet/explain/intent"
+	"github.com/svcnet/svcnet/explain/ipvs"
+	"github.com/svcnet/svcnet/explain/report"
+	"github.com/svcnet/svcnet/explain/traits"
+	"github.com/svcnet/svcnet/repair/kubeproxy"
+)
+
+const (
+	// kindIPVS is the kind of the step that changes virtual servers; its input is what `ipvsadm -R` reads.
+	kindIPVS = "ipvs"
+	// serversTable is the Table of its edits.
+	serversTable = "IPVS"
+	ipvsMode     = "ipvs"
+	protoTCP     = 6
+)
+
+// mendServers brings the virtual servers that findings speak of to what kube-proxy keeps, in one step. Each is brought
+// there whole: what one Service finds wrong at its virtual server and what it does not go together.
+func mendServers(s *site) []report.RepairStep {
+	if s.node.Proxy.Mode != ipvsMode || !readsServers(s.node) {
+		return nil
+	}
+	var changes []serverChange
+	known := make(map[string]bool)
+	for _, want := range kubeproxy.Servers(s.node.Plan, &s.node.Proxy, s.node.Host, s.node.IPVS) {
+		have := serverNamed(s.node.IPVS, serverName(&want.Service))
+		known[serverName(&want.Service)] = true
+		c, ok := serverToward(have, &want)
+		if !ok {
+			continue
+		}
+		c.findings = s.aboutServer(have, &want, c.stops)
+		if len(c.findings) > 0 {
+			changes = append(changes, c)
+		}
+	}
+	for i := range s.node.IPVS.Services {
+		have := &s.node.IPVS.Services[i]
+		if known[serverName(have)] || s.excluded(have.Addr) {
+			continue
+		}
+		if about := s.aboutServer(have, nil, true); len(about) > 0 {
+			changes = append(changes, serverChange{have: have, findings: about, why: "no Service asks for it, and it takes packets of Services", foreign: true})
+		}
+	}
+	var out []report.RepairStep
+	own := slices.DeleteFunc(slices.Clone(changes), func(c serverChange) bool { return c.foreign })
+	if len(own) > 0 {
+		out = append(out, s.serverStep(own, ownerProxy))
+	}
+	if others := slices.DeleteFunc(changes, func(c serverChange) bool { return !c.foreign }); len(others) > 0 {
+		out = append(out, s.serverStep(others, ownerForeign))
+	}
+	return out
+}
+
+// readsServers tells whether the virtual servers of a node were read, all of them and with everything that a command
+// needs to make them.
+func readsServers(n *check.Node) bool {
+	if n.IPVS == nil || !n.IPVS.HasServices || n.IPVS.Missing != "" {
+		return false
+	}
+	return !slices.ContainsFunc(n.IPVS.Services, func(s ipvs.Service) bool {
+		return s.Scheduler == "" || s.Persistent && s.Timeout == 0 ||
+			slices.ContainsFunc(s.Dests, func(d ipvs.Dest) bool { return d.Method == ipvs.UnknownMethod || !d.HasWeight })
+	})
+}
+
+// serverName names a virtual server in an edit: "virtual server TCP 10.96.0.1:443".
+func serverName(s *ipvs.Service) string {
+	if s.FWMark != 0 {
+		return fmt.Sprintf("virtual server of mark %d (IPv%d)", s.FWMark, s.Family)
+	}
+	return fmt.Sprintf("virtual server %s %s", dataplane.ProtocolName(s.Proto), netip.AddrPortFrom(s.Addr, s.Port))
+}
+
+func serverNamed(t *ipvs.Table, name string) *ipvs.Service {
+	for i := range t.Services {
+		if s := &t.Services[i]; serverName(s) == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// serverChange is a virtual server before and after: have is nil for one that is made, will for one that is deleted.
+type serverChange struct {
+	have, will *ipvs.Service
+	port       *intent.ServicePort
+	why        string
+	// stops is true where packets do not get to the backends that they ought to reach.
+	stops bool
+	// foreign is true for one that is not of kube-proxy's making.
+	foreign  bool
+	findings []int
+}
+
+// serverToward is what brings a virtual server to what kube-proxy keeps; ok is false where it is so, and where that is not
+// known.
+func serverToward(have *ipvs.Service, want *kubeproxy.VirtualServer) (c serverChange, ok bool) {
+	c = serverChange{have: have, port: want.Port}
+	switch {
+	case want.May, have == nil && want.Open != "" && !want.Port.ByChance:
+		return c, false
+	case have == nil:
+		will := want.Service
+		c.will, c.stops, c.why = &will, true, "it is not there"
+		return c, true
+	}
+	will := want.Service
+	will.Dests = slices.Clone(want.Dests)
+	var why []string
+	if was, is := have.String(), will.String(); was != is {
+		why = append(why, fmt.Sprintf("it is made with %q, and ought to be with %q", options(was), options(is)))
+	}
+	if want.Open != "" {
+		will.Dests = have.Dests
+	} else {
+		because, stops := realServers(have, &will)
+		why, c.stops = append(why, because...), stops
+	}
+	slices.SortFunc(will.Dests, kubeproxy.CompareDests)
+	c.will, c.why = &will, strings.Join(why, "; ")
+	return c, !slices.Equal(serverLines(have), serverLines(&will))
+}
+
+// options are those of a virtual server in the save form, behind its name: "-s rr -p 300".
+func options(line string) string {
+	_, rest, _ := strings.Cut(line, " -s ")
+	return "-s " + rest
+}
+
+// realServers compares real servers, and keeps for a while those of will that kube-proxy would keep: one that ought not
+// to be there and may have connections gets weight 0, as kube-proxy's graceful termination gives it, and goes when they
+// are gone. UDP and SCTP have none of that (IsRsGracefulTerminationNeeded of pkg/proxy/ipvs/util/ipvs.go).
+func realServers(have, will *ipvs.Service) (why []string, stops bool) {
+	wanted := make(map[netip.AddrPort]*ipvs.Dest, len(will.Dests))
+	for i := range will.Dests {
+		wanted[will.Dests[i].AddrPort()] = &will.Dests[i]
+	}
+	var leaving []ipvs.Dest
+	for i := range have.Dests {
+		d := have.Dests[i]
+		at := d.AddrPort()
+		w := wanted[at]
+		delete(wanted, at)
+		switch {
+		case w != nil && have.DestString(&d) == will.DestString(w) && d.Upper == 0 && d.Lower == 0:
+		case w != nil:
+			why = append(why, fmt.Sprintf("%s has weight %d by method %s, and ought to have weight 1 by Masq", at, d.Weight, d.Method))
+			stops = stops || d.Weight == 0 || d.Method != ipvs.Masq
+		case d.Weight == 0:
+			leaving = append(leaving, d)
+		case have.Proto != protoTCP || d.HasConns && d.ActiveConns+d.InactConns == 0:
+			why = append(why, fmt.Sprintf("%s is none of the endpoints that it ought to have", at))
+			stops = true
+		default:
+			text := "may have connections"
+			if d.HasConns {
+				text = fmt.Sprintf("has %d connections", d.ActiveConns+d.InactConns)
+			}
+			why = append(why, fmt.Sprintf("%s is none of the endpoints that it ought to have; it %s, and so gets weight 0, as kube-proxy gives it: it takes no new ones, and kube-proxy deletes it when they are gone", at, text))
+			stops = true
+			d.Weight = 0
+			leaving = append(leaving, d)
+		}
+	}
+	for i := range will.Dests {
+		if d := &will.Dests[i]; wanted[d.AddrPort()] != nil {
+			why = append(why, fmt.Sprintf("it lacks %s", d.AddrPort()))
+			stops = true
+		}
+	}
+	will.Dests = append(will.Dests, leaving...)
+	return why, stops
+}
+
+// excluded tells whether kube-proxy leaves virtual servers of an address to others.
+func (s *site) excluded(a netip.Addr) bool {
+	return slices.ContainsFunc(s.node.Proxy.ExcludeCIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// ofServers are the findings about service ports that a virtual server is behind; true for those that it is behind only
+// where it keeps packets from the backends that they ought to reach.
+var ofServers = map[string]bool{
+	"affinity-mismatch":                false,
+	"affinity-to-unready-endpoint":     false,
+	"excluded-endpoint-used":           false,
+	"frontend-unreachable":             true,
+	"ipvs-ready-endpoint-weight-zero":  false,
+	"local-endpoint-not-used":          true,
+	"masquerade-missing":               true,
+	"masquerade-unexpected":            true,
+	"missing-endpoint-rule":            false,
+	"missing-service-rule":             true,
+	"not-ready-endpoint-used":          false,
+	"probability-skewed":               false,
+	"refusal-missing":                  false,
+	"reject-rule-with-ready-endpoints": true,
+	"reply-blocked":                    true,
+	"stale-endpoint-rule":              false,
+	"wrong-translation":                false,
+}
+
+// aboutServer are the findings that speak of a virtual server: those about the service port that it is for, and those
+// that show it as their evidence.
+func (s *site) aboutServer(have *ipvs.Service, want *kubeproxy.VirtualServer, stops bool) []int {
+	return s.which(func(f *report.Finding) bool {
+		if have != nil && shows(f, have) {
+			return true
+		}
+		blocking, ok := ofServers[f.ID]
+		return ok && want != nil && (stops || !blocking) && aboutPort(f, want.Port)
+	})
+}
+
+// aboutPort tells whether a finding is about a service port.
+func aboutPort(f *report.Finding, sp *intent.ServicePort) bool {
+	o := &f.Object
+	if o.Kind != "Service" || o.Namespace != sp.Namespace || o.Name != sp.Name ||
+		o.Port != "" && o.Port != sp.PortName || o.Protocol != "" && o.Protocol != sp.Protocol {
+		return false
+	}
+	// The two families of a port have findings of their own, where an endpoint tells them apart.
+	at, err := netip.ParseAddrPort(o.Endpoint)
+	return err != nil || at.Addr().Is4() == (sp.Family == 4)
+}
+
+// shows tells whether a virtual server is evidence of a finding.
+func shows(f *report.Finding, s *ipvs.Service) bool {
+	return slices.ContainsFunc(f.Evidence, func(e report.Evidence) bool {
+		at := func(h host.Evidence) bool { return e.File != "" && e.File == h.File && e.Line == h.Line }
+		return at(s.Evidence) || slices.ContainsFunc(s.Dests, func(d ipvs.Dest) bool { return at(d.Evidence) })
+	})
+}
+
+// serverStep is the step that makes changes.
+func (s *site) serverStep(changes []serverChange, owner string) report.RepairStep {
+	slices.SortStableFunc(changes, func(a, b serverChange) int { return kubeproxy.CompareServers(a.any(), b.any()) })
+	step := report.RepairStep{
+		Kind: kindIPVS, Owner: owner,
+		Do:   report.RepairCommand{Command: []string{"ipvsadm", "-R"}},
+		Undo: report.RepairCommand{Command: []string{"ipvsadm", "-R"}},
+	}
+	var did, services []string
+	counts := make(map[string]int)
+	for i := range changes {
+		c := &changes[i]
+		e := report.RepairEdit{Table: serversTable, Object: serverName(c.any()), Reason: c.why, Findings: s.mends(c.findings...), Was: []string{}, Will: []string{}}
+		verb := "change"
+		if c.have == nil {
+			e.Absent, verb = true, "make"
+		} else {
+			e.Was = serverLines(c.have)
+		}
+		if c.will == nil {
+			e.Remove, verb = true, "delete"
+		} else {
+			e.Will = serverLines(c.will)
+		}
+		if c.port != nil {
+			e.Service = c.port.Namespace + "/" + c.port.Name
+			services = once(services, e.Service)
+		}
+		counts[verb]++
+		step.Edits = append(step.Edits, e)
+		step.Do.Input += lines(serverCommands(c.have, c.will))
+		step.Undo.Input = lines(serverCommands(c.will, c.have)) + step.Undo.Input
+	}
+	for _, verb := range []string{"make", "change", "delete"} {
+		if n := counts[verb]; n > 0 {
+			did = append(did, fmt.Sprintf("%s %s", verb, plural(n, "virtual server")))
+		}
+	}
+	step.Title = strings.Join(did, ", ")
+	step.Reason = s.findings[changes[0].findings[0]].Message
+	step.Affects = "new connections to " + names(services, 3) + "; those under way stay with their real server"
+	step.Risk = "real servers that were put there by hand for a purpose lose it"
+	step.Lasts = s.serversLast()
+	if owner == ownerForeign {
+		step.Consent = AllowForeign
+		step.Affects = "every packet that it takes now, of Services and of others; connections through it end with their next packet"
+		step.Risk = "who made it, and what for, is not known here; it may be made again"
+		step.Lasts = ""
+	}
+	return step
+}
+
+func (c *serverChange) any() *ipvs.Service {
+	if c.have != nil {
+		return c.have
+	}
+	return c.will
+}
+
+// serversLast says how long what was written stays.
+func (s *site) serversLast() string {
+	if s.node.Proxy.Presence == traits.Gone {
+		return "until kube-proxy runs again: its first sync writes the same"
+	}
+	return "kube-proxy's next sync of its virtual servers keeps what is as it writes it itself; weights and methods of real servers that it finds there it looks at only when it starts"
+}
+
+// serverLines are a virtual server and its real servers, sorted by address and port, as `ipvsadm -Sn` prints them, with
+// the bounds of real servers, which that leaves out.
+func serverLines(s *ipvs.Service) []string {
+	out := []string{s.String()}
+	for _, d := range sortedDests(s) {
+		out = append(out, destLine(s, &d))
+	}
+	return out
+}
+
+func sortedDests(s *ipvs.Service) []ipvs.Dest {
+	dests := slices.Clone(s.Dests)
+	slices.SortFunc(dests, kubeproxy.CompareDests)
+	return dests
+}
+
+func destLine(s *ipvs.Service, d *ipvs.Dest) string {
+	line := s.DestString(d)
+	if d.Upper != 0 {
+		line += fmt.Sprintf(" -x %d", d.Upper)
+	}
+	if d.Lower != 0 {
+		line += fmt.Sprintf(" -y %d", d.Lower)
+	}
+	return line
+}
+
+// serverCommands are the commands of ipvsadm, without its name, that make the virtual server to out of from; nil is none.
+// What is new comes before what goes, so that a virtual server is never without real servers on the way.
+func serverCommands(from, to *ipvs.Service) []string {
+	switch {
+	case to == nil:
+		return []string{"-D " + nameFlag(from)}
+	case from == nil:
+		return serverLines(to)
+	}
+	var out []string
+	if from.String() != to.String() {
+		out = append(out, "-E"+strings.TrimPrefix(to.String(), "-A"))
+	}
+	was := make(map[netip.AddrPort]string)
+	for i := range from.Dests {
+		was[from.Dests[i].AddrPort()] = destLine(from, &from.Dests[i])
+	}
+	for _, d := range sortedDests(to) {
+		line := destLine(to, &d)
+		if old, there := was[d.AddrPort()]; !there {
+			out = append(out, line)
+		} else if old != line {
+			out = append(out, "-e"+strings.TrimPrefix(line, "-a"))
+		}
+		delete(was, d.AddrPort())
+	}
+	for _, d := range sortedDests(from) {
+		if _, gone := was[d.AddrPort()]; gone {
+			out = append(out, fmt.Sprintf("-d %s -r %s", nameFlag(from), d.AddrPort()))
+		}
+	}
+	return out
+}
+
+// nameFlag is how commands of ipvsadm name a virtual server: "-t 10.96.0.1:443".
+func nameFlag(s *ipvs.Service) string {
+	line, _, _ := strings.Cut(strings.TrimPrefix(s.String(), "-A "), " -s ")
+	return line
+}
+
+// findServer is the virtual server of an edit.
+func findServer(n *check.Node, e report.RepairEdit) (lines []string, there bool, err error) {
+	if !readsServers(n) {
+		return nil, false, fmt.Errorf("find %s: the virtual servers of the node were not read, or not whole", e.Object)
+	}
+	if s := serverNamed(n.IPVS, e.Object); s != nil {
+		return serverLines(s), true, nil
+	}
+	return nil, false, nil
+}
+
+// lines puts commands on lines of their own.
+func lines(commands []string) string {
+	var b strings.Builder
+	for _, c := range commands {
+		b.WriteString(c + "\n")
+	}
+	return b.String()
+}
+
+// names lists some of many: "store/web, store/dns and 3 more".
+func names(all []string, most int) string {
+	if len(all) == 0 {
+		return "Services"
+	}
+	if len(all) <= most {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+}
+
+func once(all []string, s string) []string {
+	if slices.Contains(all, s) {
+		return all
+	}
+	return append(all, s)
+}
