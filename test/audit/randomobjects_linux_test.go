@@ -79,6 +79,11 @@ func randomObjects(t *testing.T, l *lab.Lab, nodes []*lab.Node, ipvs bool, sampl
 				t.Errorf("set %d of seed %d, node %s (%s):\n%s", set, seed, r.node, r.node.Backend(), wrong)
 				keep(t, fmt.Sprintf("set-%d-%s", set, r.node), snap)
 			}
+			if a.Proxy.Mode == "iptables" {
+				if d, err := generatedDiffers(snap); err != nil || d != "" {
+					t.Errorf("set %d of seed %d, node %s (%s), rules: %s %v", set, seed, r.node, r.node.Backend(), d, err)
+				}
+			}
 		}
 	}
 	t.Logf("%d sets; the last has %d Services and %d pods; %d changes were refused by the API server; %v waiting for kube-proxy, %v auditing", sets, len(w.services), len(w.pods), w.refused, synced.Round(time.Second), audited.Round(time.Second))
