@@ -88,6 +88,9 @@ func ipvsSetName(name string, family int) string {
 	return name[:min(len(name), longestSetName)]
 }
 
+// IPVSSetName is the name in a family of the set that has a name in IPv4: "KUBE-6-CLUSTER-IP" of "KUBE-CLUSTER-IP" in 6.
+func IPVSSetName(name string, family int) string { return ipvsSetName(name, family) }
+
 // IsIPVSSet tells whether a set has the name of one of kube-proxy's, in either family.
 func IsIPVSSet(name string) bool {
 	for i := range ipvsSets {
