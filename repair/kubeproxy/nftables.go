@@ -74,6 +74,9 @@ func (t *NFTable) Set(name string) *NFTSet { return t.sets[name] }
 // endpoints, or two copies of one of which chance decides.
 func (t *NFTable) Unknown(service string) bool { return t.unknown[service] }
 
+// AnyUnknown tells whether there is such a Service.
+func (t *NFTable) AnyUnknown() bool { return len(t.unknown) > 0 }
+
 // Entry is the entry that kube-proxy keeps for a key, nil for none.
 func (s *NFTSet) Entry(key []byte) *NFTEntry { return s.at[string(key)] }
 

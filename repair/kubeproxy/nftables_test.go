@@ -84,14 +84,14 @@ func generated(k *kubeproxy.NFTable) *nft.Table {
 	t := rs.AddTable(k.Family, kubeproxy.NFTName)
 	t.Comment = k.Comment
 	for _, s := range k.Sets {
-		set := t.AddSet(s.Name)
-		*set = nft.Set{
+		set := &nft.Set{
 			Name: s.Name, Comment: s.Comment, Key: s.Key, IsMap: s.IsMap, Interval: s.Interval, Dynamic: s.Dynamic, HasTimeout: s.HasTimeout,
 			Timeout: s.Timeout, Size: s.Size,
 		}
 		for _, e := range s.Entries {
 			set.Entries = append(set.Entries, e.Entry)
 		}
+		t.Sets = append(t.Sets, set)
 	}
 	for _, c := range k.Chains {
 		chain := t.AddChain(c.Name)
@@ -107,13 +107,12 @@ func generated(k *kubeproxy.NFTable) *nft.Table {
 func lines(t *nft.Table) []string {
 	out := []string{"comment " + t.Comment}
 	for _, s := range t.Sets {
-		declared := nft.Set{
+		declared := &nft.Set{
 			Name: s.Name, Comment: s.Comment, Key: s.Key, IsMap: s.IsMap, Interval: s.Interval, Dynamic: s.Dynamic, HasTimeout: s.HasTimeout,
 			Timeout: s.Timeout, Size: s.Size,
 		}
-		rs := &nft.Ruleset{}
-		*rs.AddTable(t.Family, t.Name).AddSet(s.Name) = declared
-		for line := range strings.Lines(rs.String()) {
+		one := &nft.Table{Family: t.Family, Name: t.Name, Sets: []*nft.Set{declared}}
+		for line := range strings.Lines(one.Print()) {
 			out = append(out, fmt.Sprintf("set %s: %s", s.Name, line))
 		}
 		for i := range s.Entries {

@@ -91,7 +91,7 @@ func (s *site) left() []report.RepairLeft {
 		if f.Pending != "" {
 			l.Because, l.Instead = f.Pending, "look again in a moment"
 		} else {
-			l.Because = string(cmp.Or(reasons[f.ID], unplanned))
+			l.Because = string(cmp.Or(reasons[f.ID], reason(s.because[i]), unplanned))
 		}
 		out = append(out, l)
 	}

@@ -31,6 +31,17 @@ type site struct {
 	findings []report.Finding
 	// mended are the indexes of findings that a step mends.
 	mended map[int]bool
+	// because says why a mender could not mend findings that are its to mend, by their indexes.
+	because map[int]string
+}
+
+// leave notes why findings cannot be mended that are a mender's to mend. The first that is said stands.
+func (s *site) leave(findings []int, because string) {
+	for _, i := range findings {
+		if s.because[i] == "" {
+			s.because[i] = because
+		}
+	}
 }
 
 // mender plans the steps of one mechanism.
@@ -47,6 +58,7 @@ var menders = []mender{
 	{"ipset", mendSets},
 	{"ipvs", mendServers},
 	{"address", mendAddresses},
+	{"nftables", mendNFTables},
 	{"conntrack", mendFlows},
 }
 
@@ -62,7 +74,7 @@ const (
 
 // Make plans what would mend the findings of a reading.
 func Make(r *explain.Reading, o Options) *report.RepairPlan {
-	s := &site{node: r.Node(), mended: make(map[int]bool)}
+	s := &site{node: r.Node(), mended: make(map[int]bool), because: make(map[int]string)}
 	for _, f := range r.Report.Findings {
 		if o.Finding == "" || f.ID == o.Finding {
 			s.findings = append(s.findings, f)

@@ -47,6 +47,7 @@ var lookups = []struct {
 	{kindIPVS, findServer},
 	{kindAddress, findAddress},
 	{kindConntrack, findFlows},
+	{kindNFTables, findNFTables},
 	{kindRoute, findRoute},
 	{kindSysctl, findSysctl},
 }
