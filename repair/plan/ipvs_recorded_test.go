@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
@@ -23,6 +27,8 @@ import (
 // what a mender meant.
 type kernelText struct {
 	files map[string]string
+	// conns are how many connections a real server has, by its address and port.
+	conns map[string]int
 }
 
 const (
@@ -39,7 +45,7 @@ const (
 // recordedNode is a node as a recording has it.
 func recordedNode(t *testing.T, folder string) *kernelText {
 	t.Helper()
-	k := &kernelText{files: map[string]string{}}
+	k := &kernelText{files: map[string]string{}, conns: map[string]int{}}
 	dir := os.DirFS("../../test/recorded/testdata/" + folder)
 	err := fs.WalkDir(dir, ".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -52,16 +58,34 @@ func recordedNode(t *testing.T, folder string) *kernelText {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Connections come and go, and the text of one moment says them of servers that are changed here.
-	delete(k.files, recordedList)
 	return k
 }
 
-func (k *kernelText) clone() *kernelText { return &kernelText{maps.Clone(k.files)} }
+func (k *kernelText) clone() *kernelText {
+	return &kernelText{maps.Clone(k.files), maps.Clone(k.conns)}
+}
+
+// list is the text of ipvsadm -Ln, which says what connections each real server has.
+func (k *kernelText) list() string {
+	protos := map[string]string{"-t": "TCP", "-u": "UDP", "--sctp-service": "SCTP", "-f": "FWM"}
+	out := []string{"IP Virtual Server version 1.2.1 (size=4096)", "Prot LocalAddress:Port Scheduler Flags", "  -> RemoteAddress:Port           Forward Weight ActiveConn InActConn"}
+	for _, l := range k.lines(recordedServers) {
+		w := strings.Fields(l)
+		switch w[0] {
+		case "-A":
+			out = append(out, fmt.Sprintf("%s  %s %s", protos[w[1]], w[2], w[4])+strings.Replace(strings.Join(append([]string{""}, w[5:]...), " "), " -p ", " persistent ", 1))
+		case "-a":
+			method := map[string]string{"-m": "Masq", "-g": "Route", "-i": "Tunnel"}[w[5]]
+			out = append(out, fmt.Sprintf("  -> %-28s %-7s %-6s %-10d %-10d", w[4], method, w[7], k.conns[w[4]], 0))
+		}
+	}
+	return strings.Join(out, "\n") + "\n"
+}
 
 // read audits the node.
 func (k *kernelText) read(t *testing.T) *explain.Reading {
 	t.Helper()
+	k.files[recordedList] = k.list()
 	files := fstest.MapFS{}
 	for name, text := range k.files {
 		files[name] = &fstest.MapFile{Data: []byte(text)}
@@ -309,6 +333,7 @@ func (k *kernelText) restore(c report.RepairCommand) error {
 // state is the node in a form to compare: every file, without the order of lines where the kernel has none.
 func (k *kernelText) state() map[string]string {
 	out := maps.Clone(k.files)
+	delete(out, recordedList) // said by the others
 	for _, file := range []string{recordedServers, recordedSets, recordedAddrs, recordedRoutes4, recordedRoutes6} {
 		all := k.lines(file)
 		for i, l := range all {
@@ -321,4 +346,278 @@ func (k *kernelText) state() map[string]string {
 		out[file] = strings.Join(all, "\n")
 	}
 	return out
+}
+
+// A recordedMutant is a change to a recorded node of IPVS mode.
+type recordedMutant struct {
+	kind string
+	// do changes the node by the dice. It may find nothing to change.
+	do func(k *kernelText, dice *rand.Rand) (what string, err error)
+	// quiet tells that no packet of a Service goes elsewhere by it, so that nothing is found and nothing is done.
+	quiet bool
+}
+
+// pick takes one of the lines of a file that fit.
+func (k *kernelText) pick(dice *rand.Rand, file, prefix string) []string {
+	var in []string
+	for _, l := range k.lines(file) {
+		if strings.HasPrefix(l, prefix) {
+			in = append(in, l)
+		}
+	}
+	return strings.Fields(in[dice.IntN(len(in))])
+}
+
+// put replaces words and does the command.
+func put(words []string, old, with string) []string {
+	out := slices.Clone(words)
+	for i := range out {
+		if out[i] == old {
+			out[i] = with
+		}
+	}
+	return out
+}
+
+var recordedMutants = []recordedMutant{
+	{"virtual server deleted", func(k *kernelText, dice *rand.Rand) (string, error) {
+		s := k.pick(dice, recordedServers, "-A ")
+		return strings.Join(s[1:3], " "), k.ipvsadm(append([]string{"-D"}, s[1:3]...))
+	}, false},
+	{"real server deleted", func(k *kernelText, dice *rand.Rand) (string, error) {
+		d := k.pick(dice, recordedServers, "-a ")
+		return strings.Join(d, " "), k.ipvsadm(append([]string{"-d"}, d[1:5]...))
+	}, false},
+	{"real server added", func(k *kernelText, dice *rand.Rand) (string, error) {
+		d := k.pick(dice, recordedServers, "-a ")
+		to := netip.MustParseAddrPort(d[4])
+		d = put(d, d[4], netip.AddrPortFrom(to.Addr(), to.Port()+1000).String())
+		return strings.Join(d, " "), k.ipvsadm(d)
+	}, false},
+	{"weight set to 0", func(k *kernelText, dice *rand.Rand) (string, error) {
+		d := k.pick(dice, recordedServers, "-a ")
+		d[0] = "-e"
+		d = append(d[:6], "-w", "0")
+		return strings.Join(d, " "), k.ipvsadm(d)
+	}, false},
+	{"weight changed", func(k *kernelText, dice *rand.Rand) (string, error) {
+		d := k.pick(dice, recordedServers, "-a ")
+		d[0] = "-e"
+		d = append(d[:6], "-w", "5")
+		return strings.Join(d, " "), k.ipvsadm(d)
+	}, true},
+	{"method changed", func(k *kernelText, dice *rand.Rand) (string, error) {
+		d := k.pick(dice, recordedServers, "-a ")
+		d[0] = "-e"
+		d = put(d, "-m", []string{"-g", "-i"}[dice.IntN(2)])
+		return strings.Join(d, " "), k.ipvsadm(d)
+	}, false},
+	{"scheduler changed", func(k *kernelText, dice *rand.Rand) (string, error) {
+		s := k.pick(dice, recordedServers, "-A -t 10.96.")
+		s[0] = "-E"
+		s = put(s, "rr", "sh")
+		return strings.Join(s, " "), k.ipvsadm(s)
+	}, false},
+	{"persistence changed", func(k *kernelText, dice *rand.Rand) (string, error) {
+		s := k.pick(dice, recordedServers, "-A ")
+		s[0] = "-E"
+		switch {
+		case len(s) == 5:
+			s = append(s, "-p", "600")
+		case dice.IntN(2) == 0:
+			s = s[:5]
+		default:
+			s[6] = "77"
+		}
+		return strings.Join(s, " "), k.ipvsadm(s)
+	}, false},
+	{"virtual server added", func(k *kernelText, dice *rand.Rand) (string, error) {
+		s := k.pick(dice, recordedServers, "-A ")
+		at := netip.MustParseAddrPort(s[2])
+		s = put(s, s[2], netip.AddrPortFrom(at.Addr(), 7777).String())
+		return strings.Join(s, " "), k.ipvsadm(s)
+	}, true},
+	{"virtual server for kube-proxy's mark added", func(k *kernelText, dice *rand.Rand) (string, error) {
+		d := k.pick(dice, recordedServers, "-a -t 1")
+		mark := []string{"-f", "16384"}
+		if err := k.ipvsadm(append([]string{"-A"}, append(mark, "-s", "rr")...)); err != nil {
+			return "", err
+		}
+		return "to " + d[4], k.ipvsadm(append([]string{"-a"}, append(mark, d[3:]...)...))
+	}, false},
+	{"set entry deleted", func(k *kernelText, dice *rand.Rand) (string, error) {
+		e := k.pick(dice, recordedSets, "add ")
+		e[0] = "del"
+		return strings.Join(e, " "), k.ipset(e)
+	}, false},
+	{"set entry added", func(k *kernelText, dice *rand.Rand) (string, error) {
+		e := k.pick(dice, recordedSets, []string{"add KUBE-CLUSTER-IP ", "add KUBE-6-CLUSTER-IP ", "add KUBE-LOOP-BACK ", "add KUBE-EXTERNAL-IP "}[dice.IntN(4)])
+		e[2] = strings.NewReplacer(":80", ":7777").Replace(e[2])
+		return strings.Join(e, " "), k.ipset(e)
+	}, false},
+	{"set emptied", func(k *kernelText, dice *rand.Rand) (string, error) {
+		e := k.pick(dice, recordedSets, "add ")
+		return e[1], k.ipset([]string{"flush", e[1]})
+	}, false},
+	{"address removed", func(k *kernelText, dice *rand.Rand) (string, error) {
+		all := k.addresses()
+		a := all[dice.IntN(len(all))]
+		return a, k.ip([]string{"addr", "del", a, "dev", "kube-ipvs0"})
+	}, false},
+	{"address added", func(k *kernelText, dice *rand.Rand) (string, error) {
+		a := []string{"10.96.7.99/32", "fd00:96::799/128", "10.244.3.20/32", "fd00:244:3::20/128"}[dice.IntN(4)]
+		return a, k.ip([]string{"addr", "add", a, "dev", "kube-ipvs0"})
+	}, false},
+	{"device removed", func(k *kernelText, _ *rand.Rand) (string, error) {
+		return "", k.ip([]string{"link", "del", "kube-ipvs0"})
+	}, false},
+	{"virtual servers cleared", func(k *kernelText, _ *rand.Rand) (string, error) {
+		// One of somebody else's stays.
+		k.write(recordedServers, []string{"-A -t 192.0.2.99:99 -s rr"})
+		return "", nil
+	}, false},
+}
+
+// recordedRounds is how often each kind is made, each time on the next recording and by other dice.
+const recordedRounds = 1
+
+// TestRecordedMutants makes changes to nodes that were recorded in IPVS mode, each kind of the hunts and some more, and
+// mends them as a plan says. What it asks is what TestRepair of test/audit asks of a kernel: nothing is found any more
+// that was not there before the change, and what takes the steps back brings the node to where the change left it.
+//
+// SVCNET_RECORDED_ROUNDS says how often each kind is made.
+func TestRecordedMutants(t *testing.T) {
+	rounds := recordedRounds
+	if v := os.Getenv("SVCNET_RECORDED_ROUNDS"); v != "" {
+		var err error
+		if rounds, err = strconv.Atoi(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	folders := []string{"kube-proxy-1.29-ipvs", "kube-proxy-1.33-ipvs", "kube-proxy-1.36-ipvs"}
+	type node struct {
+		*kernelText
+		found map[string]bool
+	}
+	var nodes []node
+	for _, f := range folders {
+		n := node{recordedNode(t, f), map[string]bool{}}
+		for _, l := range foundLines(n.read(t).Report) {
+			n.found[l] = true
+		}
+		nodes = append(nodes, n)
+	}
+	steps := map[string]int{}
+	for round := range rounds {
+		for i, m := range recordedMutants {
+			n := nodes[(i+round)%len(nodes)]
+			t.Run(fmt.Sprintf("%s on %s", m.kind, folders[(i+round)%len(nodes)]), func(t *testing.T) {
+				k := n.clone()
+				what, err := m.do(k, rand.New(rand.NewPCG(uint64(round), uint64(i))))
+				if err != nil {
+					t.Fatal(err)
+				}
+				fresh := func(r *explain.Reading) []string {
+					return slices.DeleteFunc(foundLines(r.Report), func(l string) bool { return n.found[l] })
+				}
+				broken := k.read(t)
+				found := fresh(broken)
+				p := Make(broken, Options{})
+				made := mendRecorded(t, k, broken, p, n.found)
+				if t.Failed() {
+					t.Logf("%s", what)
+					return
+				}
+				for kind, n := range made {
+					steps[kind] += n
+				}
+				if m.quiet {
+					if len(found) > 0 || len(made) > 0 {
+						t.Errorf("%s: found %q, and steps %v, though no packet goes elsewhere", what, found, made)
+					}
+					return
+				}
+				if len(found) == 0 {
+					t.Logf("%s: nothing is found", what)
+				} else if len(made) == 0 {
+					t.Errorf("%s: nothing is done about\n  %s", what, strings.Join(found, "\n  "))
+				}
+			})
+		}
+	}
+	t.Logf("steps: %v", steps)
+	for _, kind := range []string{kindIPVS, kindIPSet, kindAddress} {
+		if steps[kind] == 0 {
+			t.Errorf("no step of kind %s was made", kind)
+		}
+	}
+}
+
+// foundLines are findings, each on a line.
+func foundLines(r *report.Report) []string {
+	var out []string
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		out = append(out, fmt.Sprintf("%s %s/%s %s: %s", f.ID, f.Object.Namespace, f.Object.Name, f.Subject, f.Message))
+	}
+	for _, u := range r.Unknown {
+		out = append(out, "unknown: "+u.ID+": "+u.Text)
+	}
+	return out
+}
+
+// mendRecorded does the steps of a plan to a node, asks what that led to, and takes them back. It gives how many steps of
+// each kind were done.
+func mendRecorded(t *testing.T, k *kernelText, broken *explain.Reading, p *report.RepairPlan, base map[string]bool) map[string]int {
+	t.Helper()
+	was := k.state()
+	standings := func(r *explain.Reading, want Standing) {
+		for _, s := range p.Steps {
+			for _, e := range s.Edits {
+				if got, err := StandingOf(r.Node(), s.Kind, e); err != nil || got != want {
+					lines, there, _ := Find(r.Node(), s.Kind, e)
+					t.Errorf("step %q, %s of %s: it is %s (%v), and ought to be %s:\n  was  %q\n  will %q\n  is   %q, there %t", s.Title, e.Object, e.Table, got, err, want, e.Was, e.Will, lines, there)
+				}
+			}
+		}
+	}
+	standings(broken, Before)
+	made := map[string]int{}
+	for _, s := range p.Steps {
+		if s.Kind == KindAdvice {
+			continue
+		}
+		made[s.Kind]++
+		if s.Title == "" || s.Reason == "" || s.Affects == "" || s.Risk == "" || len(s.Edits) == 0 {
+			t.Errorf("a step that does not say enough: %+v", s)
+		}
+		if err := k.do(s.Do); err != nil {
+			t.Fatalf("%s: %v\n%s", s.Title, err, s.Do.Input)
+		}
+	}
+	if len(made) == 0 {
+		return nil
+	}
+	mended := k.read(t)
+	standings(mended, Done)
+	if again := Make(mended, Options{}); slices.ContainsFunc(again.Steps, func(s report.RepairStep) bool { return s.Kind != KindAdvice }) {
+		t.Errorf("a second plan has steps: %q", again.Steps[len(again.Steps)-1].Title)
+	}
+	for _, l := range foundLines(mended.Report) {
+		if !base[l] {
+			t.Errorf("found after the steps: %s", l)
+		}
+	}
+	for _, s := range slices.Backward(p.Steps) {
+		if s.Kind == KindAdvice {
+			continue
+		}
+		if err := k.do(s.Undo); err != nil {
+			t.Fatalf("take back: %s: %v\n%s", s.Title, err, s.Undo.Input)
+		}
+	}
+	if diff := gocmp.Diff(was, k.state()); diff != "" {
+		t.Errorf("the node before the steps (-) and with them taken back (+):\n%s", diff)
+	}
+	return made
 }
