@@ -93,9 +93,75 @@ type RepairLeft struct {
 	Instead string `json:"instead"`
 }
 
+// RepairRun is a plan that was applied, and what became of it.
+type RepairRun struct {
+	metav1.TypeMeta `json:",inline"`
+	// Node is the node; empty when nothing says its name.
+	Node string `json:"node"`
+	// ID names the run for --rollback: when it began (UTC), and its plan: "20270117T101502Z-3f9a01c2b4d5". It is empty where
+	// nothing was written.
+	ID string `json:"id"`
+	// Plan identifies the plan that was applied.
+	Plan  string         `json:"plan"`
+	State RepairRunState `json:"state"`
+	// Steps are those of the plan, in its order.
+	Steps []RepairRunStep `json:"steps"`
+	// Mended are the plan's findings that are gone, Remaining those that are not, and New what was not found before, worst
+	// first. They are empty where nobody looked again.
+	Mended    []Finding `json:"mended"`
+	Remaining []Finding `json:"remaining"`
+	New       []Finding `json:"new"`
+	// Unknown are the checks that could not be answered afterwards.
+	Unknown []Unknown     `json:"unknown"`
+	Summary RepairSummary `json:"summary"`
+}
+
+// RepairRunState says what became of a run.
+type RepairRunState string
+
+// The states. Applied: all that could be done was done, and the node is not worse. RolledBack: what was done was taken back,
+// by the run itself or later. Interrupted: it ended in the middle, or nobody knows how it ended: --rollback takes back
+// what was done. NotApplied: nothing was written.
+const (
+	RepairApplied     RepairRunState = "applied"
+	RepairRolledBack  RepairRunState = "rolled-back"
+	RepairInterrupted RepairRunState = "interrupted"
+	RepairNotApplied  RepairRunState = "not-applied"
+)
+
+// RepairRunStep is what became of one step.
+type RepairRunStep struct {
+	// Step is its number in the plan, Kind and Title are the plan's.
+	Step  int    `json:"step"`
+	Kind  string `json:"kind"`
+	Title string `json:"title"`
+	// State is done, undone (taken back), not-done, begun (nobody knows whether it was done), or kept (not taken back).
+	State string `json:"state"`
+	// Text says why, where there is something to say.
+	Text string `json:"text"`
+}
+
+// RepairRuns are the runs of one node that its journal knows, the newest first, a document of kind RepairRunList.
+type RepairRuns struct {
+	metav1.TypeMeta `json:",inline"`
+	Items           []RepairRun `json:"items"`
+}
+
 // GetObjectKind lets the printers of cli-runtime print a plan.
 func (p *RepairPlan) GetObjectKind() schema.ObjectKind { return &p.TypeMeta }
 
 // DeepCopyObject lets the printers of cli-runtime print a plan. Documents are never changed once made, so a shallow copy
 // is enough.
 func (p *RepairPlan) DeepCopyObject() runtime.Object { c := *p; return &c }
+
+// GetObjectKind lets the printers of cli-runtime print a run.
+func (r *RepairRun) GetObjectKind() schema.ObjectKind { return &r.TypeMeta }
+
+// DeepCopyObject lets the printers of cli-runtime print a run; see RepairPlan.DeepCopyObject.
+func (r *RepairRun) DeepCopyObject() runtime.Object { c := *r; return &c }
+
+// GetObjectKind lets the printers of cli-runtime print the list.
+func (r *RepairRuns) GetObjectKind() schema.ObjectKind { return &r.TypeMeta }
+
+// DeepCopyObject lets the printers of cli-runtime print the list; see RepairPlan.DeepCopyObject.
+func (r *RepairRuns) DeepCopyObject() runtime.Object { c := *r; return &c }
