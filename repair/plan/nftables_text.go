@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/svcnet/svcnet/explain/check"
@@ -11,8 +12,8 @@ import (
 	"github.com/svcnet/svcnet/explain/report"
 )
 
-// Objects of nftables are named in edits as "table", "chain NAME", "set NAME", "map NAME", "element KEY of set NAME" and
-// "element KEY of map NAME"; their table is said beside: "ip kube-proxy". What follows prints each as `nft list` does, a
+// Objects of nftables are named in edits as "table", "chain NAME", "set NAME", "map NAME", "element KEY of set NAME",
+// "element KEY of map NAME" and "rule TEXT of chain NAME"; their table is said beside: "ip kube-proxy". What follows prints each as `nft list` does, a
 // line for each of its lines, without handles, counters' values and indentation. A set or map is its declaration: its
 // elements are objects of their own.
 
@@ -139,6 +140,9 @@ func nftOf(n *check.Node, name string) (*nft.Ruleset, *nft.Table) {
 	return nil, nil
 }
 
+// nftRuleOf is the object of a rule that is taken away.
+var nftRuleOf = regexp.MustCompile(`^rule (".*") of chain (\S+)$`)
+
 var nftElement = regexp.MustCompile(`^element (.*) of (?:set|map) (\S+)$`)
 
 // findNFTables prints the object of an edit of nftables as it is.
@@ -155,6 +159,19 @@ func findNFTables(n *check.Node, e report.RepairEdit) (lines []string, there boo
 	}
 	if e.Object == nftTableFlags {
 		return nftFlagLines(t), true, nil
+	}
+	if m := nftRuleOf.FindStringSubmatch(e.Object); m != nil {
+		text, err := strconv.Unquote(m[1])
+		c := t.Chain(m[2])
+		if err != nil || c == nil {
+			return nil, false, nil
+		}
+		for _, r := range nftRules(t, c) {
+			if r == text {
+				lines = append(lines, r)
+			}
+		}
+		return lines, len(lines) > 0, nil
 	}
 	if m := nftElement.FindStringSubmatch(e.Object); m != nil {
 		s := t.Set(m[2])

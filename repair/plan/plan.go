@@ -59,6 +59,7 @@ var menders = []mender{
 	{"ipvs", mendServers},
 	{"address", mendAddresses},
 	{"nftables", mendNFTables},
+	{"foreign rules of nftables", mendForeignNFT},
 	{"conntrack", mendFlows},
 }
 
