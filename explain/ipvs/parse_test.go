@@ -381,3 +381,35 @@ func TestPastes(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestCommand: what ipvsadm takes on a line is read; what a step of a plan never has is said to be wrong.
+func TestCommand(t *testing.T) {
+	for text, want := range map[string]string{
+		"-A -t 10.96.0.1:443 -s rr -p 10800":                     "-A -A -t 10.96.0.1:443 -s rr -p 10800",
+		"-E -u [fd00::1]:53 -s sh -b sh-port -o":                 "-E -A -u [fd00::1]:53 -s sh -o -b sh-port",
+		"-D --sctp-service 10.96.0.1:3868":                       "-D -A --sctp-service 10.96.0.1:3868",
+		"-a -t 10.96.0.1:443 -r 10.0.0.1:6443 -m -w 1 -x 9 -y 5": "-a -a -t 10.96.0.1:443 -r 10.0.0.1:6443 -m -w 1",
+		"-e -f 7 -6 -r [fd00::2]:80 -i -w 0 --tun-type gue":      "-e -a -f 7 -6 -r [fd00::2]:80 -i -w 0 --tun-type gue",
+		"-d -t 10.96.0.1:443 -r 10.0.0.1:6443":                   "-d -a -t 10.96.0.1:443 -r 10.0.0.1:6443",
+		"--delete-server -t 10.96.0.1:443 -r 10.0.0.1:6443":      "-d -a -t 10.96.0.1:443 -r 10.0.0.1:6443",
+		"":                                     "error: the line is empty",
+		"-C":                                   "error: -C is no command for a virtual server or a real server",
+		"-A -t 10.96.0.1:443":                  "error: no scheduler is named (-s)",
+		"-D -t 10.96.0.1:443 -r 10.0.0.1:6443": "error: -D and -r do not go together, or -r is missing",
+		"-a -t 10.96.0.1:443":                  "error: -a and -r do not go together, or -r is missing",
+		"-A -s rr":                             "error: no virtual server is named (-t, -u, --sctp-service or -f)",
+		"-A -t 10.96.0.1:443 -s rr --and-something": "error: the option --and-something is not known",
+	} {
+		verb, s, d, err := Command(text)
+		got := verb + " " + s.String()
+		switch {
+		case err != nil:
+			got = "error: " + err.Error()
+		case d.Addr.IsValid():
+			got = verb + " " + s.DestString(&d)
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}

@@ -49,6 +49,34 @@ func (r *reader) saveDest(n int, line string, words []string) {
 	r.add(n, line, d)
 }
 
+// Command reads a command of ipvsadm without the program's name, as `ipvsadm -R` reads it from a line: its verb (-A, -E, -D
+// for virtual servers, -a, -e, -d for real servers), the virtual server that it names, with what it says of it, and for
+// the latter the real server. The error says what of the line is not understood.
+func Command(text string) (verb string, s Service, d Dest, err error) {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return "", s, d, fmt.Errorf("the line is empty")
+	}
+	verb, ok := map[string]string{
+		"-A": "-A", "--add-service": "-A", "-E": "-E", "--edit-service": "-E", "-D": "-D", "--delete-service": "-D",
+		"-a": "-a", "--add-server": "-a", "-e": "-e", "--edit-server": "-e", "-d": "-d", "--delete-server": "-d",
+	}[words[0]]
+	if !ok {
+		return "", s, d, fmt.Errorf("%s is no command for a virtual server or a real server", paste.Quote(words[0]))
+	}
+	if s, d, err = options(words[1:]); err != nil {
+		return "", s, d, err
+	}
+	real := verb == "-a" || verb == "-e" || verb == "-d"
+	switch {
+	case real != d.Addr.IsValid():
+		return "", s, d, fmt.Errorf("%s and -r do not go together, or -r is missing", verb)
+	case (verb == "-A" || verb == "-E") && s.Scheduler == "":
+		return "", s, d, fmt.Errorf("no scheduler is named (-s)")
+	}
+	return verb, s, d, nil
+}
+
 // options reads the options of a line of the save form.
 func options(words []string) (s Service, d Dest, err error) {
 	var named bool

@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -51,7 +53,7 @@ func mendServers(s *site) []report.RepairStep {
 			continue
 		}
 		if about := s.aboutServer(have, nil, true); len(about) > 0 {
-			changes = append(changes, serverChange{have: have, findings: about, why: "no Service asks for it, and it takes packets of Services", foreign: true})
+			changes = append(changes, serverChange{have: have, findings: about, whole: "no Service asks for it, and it takes packets of Services", foreign: true})
 		}
 	}
 	var out []report.RepairStep
@@ -98,7 +100,9 @@ func serverNamed(t *ipvs.Table, name string) *ipvs.Service {
 type serverChange struct {
 	have, will *ipvs.Service
 	port       *intent.ServicePort
-	why        string
+	// whole is why it is made or deleted, header why it is changed itself, and reals why its real servers are.
+	whole, header string
+	reals         map[netip.AddrPort]string
 	// stops is true where packets do not get to the backends that they ought to reach.
 	stops bool
 	// foreign is true for one that is not of kube-proxy's making.
@@ -115,24 +119,21 @@ func serverToward(have *ipvs.Service, want *kubeproxy.VirtualServer) (c serverCh
 		return c, false
 	case have == nil:
 		will := want.Service
-		c.will, c.stops, c.why = &will, true, "it is not there"
+		c.will, c.stops, c.whole = &will, true, "kube-proxy keeps it, and it is not there"
 		return c, true
 	}
 	will := want.Service
 	will.Dests = slices.Clone(want.Dests)
-	var why []string
 	if was, is := have.String(), will.String(); was != is {
-		why = append(why, fmt.Sprintf("it is made with %q, and ought to be with %q", options(was), options(is)))
+		c.header = fmt.Sprintf("it is made with %q, and kube-proxy makes it with %q", options(was), options(is))
 	}
 	if want.Open != "" {
 		will.Dests = have.Dests
 	} else {
-		because, stops := realServers(have, &will)
-		why, c.stops = append(why, because...), stops
+		c.compareReals(have, &will)
 	}
-	slices.SortFunc(will.Dests, kubeproxy.CompareDests)
-	c.will, c.why = &will, strings.Join(why, "; ")
-	return c, !slices.Equal(serverLines(have), serverLines(&will))
+	c.will = &will
+	return c, c.header != "" || len(c.reals) > 0
 }
 
 // options are those of a virtual server in the save form, behind its name: "-s rr -p 300".
@@ -141,10 +142,11 @@ func options(line string) string {
 	return "-s " + rest
 }
 
-// realServers compares real servers, and keeps for a while those of will that kube-proxy would keep: one that ought not
+// compareReals compares real servers, and keeps for a while those of will that kube-proxy would keep: one that ought not
 // to be there and may have connections gets weight 0, as kube-proxy's graceful termination gives it, and goes when they
 // are gone. UDP and SCTP have none of that (IsRsGracefulTerminationNeeded of pkg/proxy/ipvs/util/ipvs.go).
-func realServers(have, will *ipvs.Service) (why []string, stops bool) {
+func (c *serverChange) compareReals(have, will *ipvs.Service) {
+	c.reals = make(map[netip.AddrPort]string)
 	wanted := make(map[netip.AddrPort]*ipvs.Dest, len(will.Dests))
 	for i := range will.Dests {
 		wanted[will.Dests[i].AddrPort()] = &will.Dests[i]
@@ -156,34 +158,34 @@ func realServers(have, will *ipvs.Service) (why []string, stops bool) {
 		w := wanted[at]
 		delete(wanted, at)
 		switch {
-		case w != nil && have.DestString(&d) == will.DestString(w) && d.Upper == 0 && d.Lower == 0:
+		case w != nil && destLine(have, &d) == destLine(will, w):
 		case w != nil:
-			why = append(why, fmt.Sprintf("%s has weight %d by method %s, and ought to have weight 1 by Masq", at, d.Weight, d.Method))
-			stops = stops || d.Weight == 0 || d.Method != ipvs.Masq
+			c.reals[at] = fmt.Sprintf("it has weight %d and method %s, and kube-proxy gives it weight 1 and Masq", d.Weight, d.Method)
+			if d.Upper+d.Lower > 0 {
+				c.reals[at] += fmt.Sprintf("; its connections are bounded (%d, %d), and kube-proxy sets no bounds", d.Upper, d.Lower)
+			}
+			c.stops = c.stops || d.Weight == 0 || d.Method != ipvs.Masq
 		case d.Weight == 0:
 			leaving = append(leaving, d)
 		case have.Proto != protoTCP || d.HasConns && d.ActiveConns+d.InactConns == 0:
-			why = append(why, fmt.Sprintf("%s is none of the endpoints that it ought to have", at))
-			stops = true
+			c.reals[at], c.stops = "it is none of the endpoints that the virtual server ought to have", true
 		default:
-			text := "may have connections"
+			conns := "may have connections"
 			if d.HasConns {
-				text = fmt.Sprintf("has %d connections", d.ActiveConns+d.InactConns)
+				conns = fmt.Sprintf("has %d connections", d.ActiveConns+d.InactConns)
 			}
-			why = append(why, fmt.Sprintf("%s is none of the endpoints that it ought to have; it %s, and so gets weight 0, as kube-proxy gives it: it takes no new ones, and kube-proxy deletes it when they are gone", at, text))
-			stops = true
+			c.reals[at] = fmt.Sprintf("it is none of the endpoints that the virtual server ought to have; it %s, and gets weight 0 for that: no new ones come, and kube-proxy deletes it when they are gone", conns)
+			c.stops = true
 			d.Weight = 0
 			leaving = append(leaving, d)
 		}
 	}
 	for i := range will.Dests {
-		if d := &will.Dests[i]; wanted[d.AddrPort()] != nil {
-			why = append(why, fmt.Sprintf("it lacks %s", d.AddrPort()))
-			stops = true
+		if at := will.Dests[i].AddrPort(); wanted[at] != nil {
+			c.reals[at], c.stops = "it is an endpoint that the virtual server ought to have", true
 		}
 	}
 	will.Dests = append(will.Dests, leaving...)
-	return why, stops
 }
 
 // excluded tells whether kube-proxy leaves virtual servers of an address to others.
@@ -257,24 +259,18 @@ func (s *site) serverStep(changes []serverChange, owner string) report.RepairSte
 	counts := make(map[string]int)
 	for i := range changes {
 		c := &changes[i]
-		e := report.RepairEdit{Table: serversTable, Object: serverName(c.any()), Reason: c.why, Findings: s.mends(c.findings...), Was: []string{}, Will: []string{}}
 		verb := "change"
-		if c.have == nil {
-			e.Absent, verb = true, "make"
-		} else {
-			e.Was = serverLines(c.have)
-		}
-		if c.will == nil {
-			e.Remove, verb = true, "delete"
-		} else {
-			e.Will = serverLines(c.will)
-		}
-		if c.port != nil {
-			e.Service = c.port.Namespace + "/" + c.port.Name
-			services = once(services, e.Service)
+		switch {
+		case c.have == nil:
+			verb = "make"
+		case c.will == nil:
+			verb = "delete"
 		}
 		counts[verb]++
-		step.Edits = append(step.Edits, e)
+		if c.port != nil {
+			services = once(services, c.port.Namespace+"/"+c.port.Name)
+		}
+		step.Edits = append(step.Edits, c.edits(s.mends(c.findings...))...)
 		step.Do.Input += lines(serverCommands(c.have, c.will))
 		step.Undo.Input = lines(serverCommands(c.will, c.have)) + step.Undo.Input
 	}
@@ -295,6 +291,61 @@ func (s *site) serverStep(changes []serverChange, owner string) report.RepairSte
 		step.Lasts = ""
 	}
 	return step
+}
+
+// edits are the objects that a change changes: the virtual server itself, and each of its real servers. The kernel changes
+// them one by one, so that a change that was broken off has left some as they were.
+func (c *serverChange) edits(findings []string) []report.RepairEdit {
+	service, of := "", serverName(c.any())
+	if c.port != nil {
+		service = c.port.Namespace + "/" + c.port.Name
+	}
+	var out []report.RepairEdit
+	add := func(object, reason string, was, will []string) {
+		if !slices.Equal(was, will) {
+			out = append(out, report.RepairEdit{
+				Table: serversTable, Object: object, Service: service, Reason: cmp.Or(reason, c.whole), Findings: findings,
+				Was: was, Will: will, Absent: len(was) == 0, Remove: len(will) == 0,
+			})
+		}
+	}
+	header := func(s *ipvs.Service) []string {
+		if s == nil {
+			return []string{}
+		}
+		return []string{s.String()}
+	}
+	add(of, c.header, header(c.have), header(c.will))
+	was, will := realLines(c.have), realLines(c.will)
+	all := slices.Concat(slices.Collect(maps.Keys(was)), slices.Collect(maps.Keys(will)))
+	slices.SortFunc(all, netip.AddrPort.Compare)
+	for _, at := range slices.Compact(all) {
+		add(realName(at, of), c.reals[at], line(was, at), line(will, at))
+	}
+	return out
+}
+
+// realName names a real server in an edit: "real server 10.0.0.1:6443 of virtual server TCP 10.96.0.1:443".
+func realName(at netip.AddrPort, server string) string {
+	return fmt.Sprintf("real server %s of %s", at, server)
+}
+
+// realLines are the real servers of a virtual server, as destLine prints them.
+func realLines(s *ipvs.Service) map[netip.AddrPort]string {
+	out := make(map[netip.AddrPort]string)
+	if s != nil {
+		for i := range s.Dests {
+			out[s.Dests[i].AddrPort()] = destLine(s, &s.Dests[i])
+		}
+	}
+	return out
+}
+
+func line(of map[netip.AddrPort]string, at netip.AddrPort) []string {
+	if l, ok := of[at]; ok {
+		return []string{l}
+	}
+	return []string{}
 }
 
 func (c *serverChange) any() *ipvs.Service {
@@ -352,10 +403,7 @@ func serverCommands(from, to *ipvs.Service) []string {
 	if from.String() != to.String() {
 		out = append(out, "-E"+strings.TrimPrefix(to.String(), "-A"))
 	}
-	was := make(map[netip.AddrPort]string)
-	for i := range from.Dests {
-		was[from.Dests[i].AddrPort()] = destLine(from, &from.Dests[i])
-	}
+	was := realLines(from)
 	for _, d := range sortedDests(to) {
 		line := destLine(to, &d)
 		if old, there := was[d.AddrPort()]; !there {
@@ -384,10 +432,23 @@ func findServer(n *check.Node, e report.RepairEdit) (lines []string, there bool,
 	if !readsServers(n) {
 		return nil, false, fmt.Errorf("find %s: the virtual servers of the node were not read, or not whole", e.Object)
 	}
-	if s := serverNamed(n.IPVS, e.Object); s != nil {
-		return serverLines(s), true, nil
+	real, of, ok := strings.Cut(strings.TrimPrefix(e.Object, "real server "), " of ")
+	if !strings.HasPrefix(e.Object, "real server ") {
+		real, of, ok = "", e.Object, true
 	}
-	return nil, false, nil
+	s := serverNamed(n.IPVS, of)
+	switch {
+	case s == nil || !ok:
+		return nil, false, nil
+	case real == "":
+		return []string{s.String()}, true, nil
+	}
+	at, err := netip.ParseAddrPort(real)
+	if err != nil {
+		return nil, false, fmt.Errorf("find %s: %q is no address with a port", e.Object, real)
+	}
+	lines = line(realLines(s), at)
+	return lines, len(lines) > 0, nil
 }
 
 // lines puts commands on lines of their own.
