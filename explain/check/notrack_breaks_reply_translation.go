@@ -41,8 +41,15 @@ func (p *Port) untracked(path *report.Path) (report.Finding, bool) {
 		if r == nil || r.Result != report.ReplyUntranslated {
 			continue
 		}
-		rs, rule := p.exemptsAnswers(b)
-		if rule == nil {
+		var (
+			e      report.Evidence
+			remedy string
+		)
+		if rs, rule := p.exemptsAnswers(b); rule != nil {
+			e, remedy = RuleEvidence(rs, rule), "limit the rule to the address of the process that it is for, in table raw: "+rule.Text
+		} else if of, rule, found := p.exemptsAnswersNFT(b); found {
+			e, remedy = of, "limit the rule to the address of the process that it is for: "+rule
+		} else {
 			continue
 		}
 		return report.Finding{
@@ -50,9 +57,9 @@ func (p *Port) untracked(path *report.Path) (report.Finding, bool) {
 			Subject: joinAddr(b),
 			Message: fmt.Sprintf("answers of %s to clients of %s are taken out of connection tracking and stay untranslated: the client hears from an address that it did not dial, and discards it", joinAddr(b), frontend(path)),
 			Want:    "the answer comes from " + address(path), Got: "the answer comes from " + joinAddr(b),
-			Evidence: []report.Evidence{RuleEvidence(rs, rule), p.objectEvidence()},
+			Evidence: []report.Evidence{e, p.objectEvidence()},
 			Causes:   []string{"a NOTRACK rule that is meant for a process of the node (NodeLocal DNSCache, a resolver) and covers endpoints as well"},
-			Remedy:   "limit the rule to the address of the process that it is for, in table raw: " + rule.Text,
+			Remedy:   remedy,
 		}, true
 	}
 	return report.Finding{}, false
