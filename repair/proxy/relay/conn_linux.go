@@ -13,12 +13,13 @@ type conn struct {
 	half              [2]half
 	index, generation uint32
 	state             connState
-	keptAlive         bool
-	route             *route
-	verdict           *verdict
-	backend           *backend
-	client            netip.AddrPort
-	tried             []*backend
+	// waits: the client is asked whether it takes more. keptAlive: the backend is asked whether it is still there.
+	waits, keptAlive bool
+	route            *route
+	verdict          *verdict
+	backend          *backend
+	client           netip.AddrPort
+	tried            []*backend
 	// since is when the backend was dialled or the connection opened, moved when data last went through.
 	since, moved int64
 	// bytes by direction that are not in the counts yet.
@@ -58,8 +59,14 @@ type half struct {
 	pipe       *pipe
 }
 
+// What is waited for. A client that takes everything is never asked whether it takes more: every state that an end is in
+// comes with every event, and each event costs.
 const (
-	connEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
+	clientEvents  = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET
+	backendEvents = clientEvents | unix.EPOLLOUT
+)
+
+const (
 	// acceptsAtOnce is how many connections one event takes before others get their turn.
 	acceptsAtOnce = 64
 	// turnBytes is what one direction of a connection moves before others get their turn.
@@ -107,7 +114,7 @@ func (l *loop) begin(f *listener, fd int, from netip.AddrPort) {
 		return
 	}
 	c, index, generation := l.conns.take()
-	if c == nil || epollAdd(l.ep, fd, connEvents, tag(tagClient, index, generation)) != noError {
+	if c == nil || epollAdd(l.ep, fd, clientEvents, tag(tagClient, index, generation)) != noError {
 		if c != nil {
 			l.conns.give(index)
 		}
@@ -158,7 +165,7 @@ func (l *loop) dial(c *conn) {
 		}
 		_ = setInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 		if e = connect(fd, &b.sock); e == noError || e == unix.EINPROGRESS {
-			if e = epollAdd(l.ep, fd, connEvents, tag(tagBackend, c.index, c.generation)); e == noError {
+			if e = epollAdd(l.ep, fd, backendEvents, tag(tagBackend, c.index, c.generation)); e == noError {
 				c.half[server].fd = int32(fd)
 				c.backend = b
 				c.since = l.now
@@ -284,7 +291,7 @@ func (l *loop) pump(c *conn, end int) bool {
 			switch e := l.flush(from, to); e {
 			case noError:
 			case unix.EAGAIN:
-				to.blocked = true
+				l.block(c, 1-end)
 				return true
 			default:
 				return l.takesNoMore(c, 1-end)
@@ -328,7 +335,7 @@ func (l *loop) pump(c *conn, end int) bool {
 			}
 			if m < n {
 				l.hold(from, l.buffer[m:n])
-				to.blocked = true
+				l.block(c, 1-end)
 				return true
 			}
 		case e == unix.EAGAIN:
@@ -344,6 +351,17 @@ func (l *loop) pump(c *conn, end int) bool {
 			l.breakOff(c)
 			return false
 		}
+	}
+}
+
+// block notes that an end takes nothing at the moment.
+func (l *loop) block(c *conn, end int) {
+	h := &c.half[end]
+	h.blocked = true
+	if end == client && !c.waits {
+		// From now on its events come with whether it takes more; the first one comes at once if it does already.
+		c.waits = true
+		_ = epollControl(l.ep, unix.EPOLL_CTL_MOD, int(h.fd), backendEvents, tag(tagClient, c.index, c.generation))
 	}
 }
 

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,8 +100,6 @@ func (l *loop) ask(f func()) {
 
 // run is the loop. It ends when a command sets stopped.
 func (l *loop) run() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	defer close(l.done)
 	var events [256]unix.EpollEvent
 	for !l.stopped {

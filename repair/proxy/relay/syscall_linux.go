@@ -98,16 +98,22 @@ func epollControl(ep, op, fd int, events uint32, tag uint64) unix.Errno {
 
 func tagOf(ev *unix.EpollEvent) uint64 { return uint64(uint32(ev.Fd)) | uint64(uint32(ev.Pad))<<32 }
 
-// epollWait waits at most for d, or for ever where d is negative. It looks first without telling the runtime: a loop
-// that has much to do always finds something.
+// epollWait waits at most for d, or for ever where d is negative. For a moment it waits without telling the runtime,
+// which would give the processor of this thread to others, and have to find another one for it, each time: a loop that
+// has much to do finds something within the moment. A thread that the runtime wants to stop gets a signal, which ends the
+// wait.
 func epollWait(ep int, events []unix.EpollEvent, d time.Duration) int {
-	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0)
-	if e == noError && n > 0 || d == 0 {
-		return max(0, int(n))
-	}
 	ms := -1
 	if d >= 0 {
 		ms = int((d + time.Millisecond - 1) / time.Millisecond)
+	}
+	moment := 1
+	if d >= 0 {
+		moment = min(moment, ms)
+	}
+	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(moment), 0, 0)
+	if e == noError && n > 0 || moment == ms {
+		return max(0, int(n))
 	}
 	m, err := unix.EpollWait(ep, events, ms)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -86,8 +87,7 @@ func (a *asker) run() (result, error) {
 	}
 	for a.now() < a.span {
 		if a.rate > 0 {
-			a.paced()
-			a.turn(0)
+			a.turn(max(0, a.paced()-a.now()))
 			continue
 		}
 		a.turn(10 * time.Millisecond)
@@ -103,12 +103,15 @@ func (a *asker) run() (result, error) {
 }
 
 // paced lets clients ask so that there are as many questions a second as there should be. A question that has to wait
-// for a client counts from when it was due.
-func (a *asker) paced() {
+// for a client counts from when it was due. It returns when the next one is due.
+func (a *asker) paced() time.Duration {
 	for {
 		when := time.Duration(float64(a.out.Sent) / float64(a.rate) * 1e9)
-		if when > a.now() || a.dueFrom == len(a.due) {
-			return
+		if when > a.now() {
+			return when
+		}
+		if a.dueFrom == len(a.due) {
+			return when + time.Millisecond
 		}
 		o := a.due[a.dueFrom]
 		if a.dueFrom++; a.dueFrom > 4*a.clients {
@@ -159,8 +162,9 @@ func (a *asker) ask(o *one, at time.Duration) {
 
 func (a *asker) turn(wait time.Duration) {
 	var events [512]unix.EpollEvent
-	n, err := unix.EpollWait(a.ep, events[:], int(wait/time.Millisecond))
-	if err != nil {
+	limit := unix.NsecToTimespec(int64(wait))
+	n, _, e := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(a.ep), uintptr(unsafe.Pointer(&events)), uintptr(len(events)), uintptr(unsafe.Pointer(&limit)), 0, 0)
+	if e != 0 {
 		return
 	}
 	for _, ev := range events[:n] {
