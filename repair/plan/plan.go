@@ -60,6 +60,7 @@ var menders = []mender{
 	{"address", mendAddresses},
 	{"nftables", mendNFTables},
 	{"foreign rules of nftables", mendForeignNFT},
+	{"iptables", mendIPTables},
 	{"conntrack", mendFlows},
 }
 

@@ -43,6 +43,7 @@ var lookups = []struct {
 	kind string
 	find lookup
 }{
+	{kindIPTables, findIPTables},
 	{kindIPSet, findSet},
 	{kindIPVS, findServer},
 	{kindAddress, findAddress},

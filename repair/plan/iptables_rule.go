@@ -1,0 +1,112 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+)
+
+// sameRule tells whether two rules of one chain, as iptables-save prints them, are one and the same to packets. Versions of
+// iptables print the same rule in different ways: the order of matches, blanks, a match that tests nothing more than what
+// stands before it. Comments count only where they are asked for: they do nothing, and kube-proxy leaves some out in large
+// clusters.
+func sameRule(a, b string, comments bool) bool {
+	return a == b || slices.Equal(ruleParts(a, comments), ruleParts(b, comments))
+}
+
+// sameRules tells the same of all rules of a chain, in their order.
+func sameRules(a, b []string, comments bool) bool {
+	return slices.EqualFunc(a, b, func(x, y string) bool { return sameRule(x, y, comments) })
+}
+
+// ruleKey is a rule without its comment, in one spelling.
+func ruleKey(rule string) string { return strings.Join(ruleParts(rule, false), "\x00") }
+
+// ruleParts takes a rule apart: what it tests itself, its matches sorted, its target.
+func ruleParts(rule string, comments bool) []string {
+	var tests, matches []string
+	target := ""
+	protocol := ""
+	part := &tests
+	flush := func(words []string) {
+		if len(words) == 0 {
+			return
+		}
+		text := strings.Join(words, " ")
+		switch words[0] {
+		case "-m":
+			switch {
+			case len(words) == 2 && words[1] == protocol:
+				// "-p tcp -m tcp" tests no more than "-p tcp".
+			case len(words) > 1 && words[1] == "comment" && !comments:
+			default:
+				matches = append(matches, text)
+			}
+		case "-j", "-g":
+			target = text
+		default:
+			*part = append(*part, text)
+		}
+	}
+	var words []string
+	inTarget := false
+	not := false
+	for _, w := range ruleWords(rule) {
+		switch {
+		case inTarget:
+		case w == "!":
+			not = true
+			continue
+		case w == "-m" || w == "-j" || w == "-g":
+			flush(words)
+			words = nil
+			inTarget = w != "-m"
+		case len(w) == 2 && w[0] == '-' && w[1] != '-':
+			flush(words)
+			words = nil
+		}
+		if not {
+			not = false
+			words = append(words, "!")
+			if len(w) == 2 && w[0] == '-' {
+				// Which word a part begins with decides where it belongs.
+				words[0], w = w, "!"
+			}
+		}
+		if len(words) == 1 && words[0] == "-p" {
+			protocol = w
+		}
+		words = append(words, w)
+	}
+	flush(words)
+	slices.Sort(tests)
+	slices.Sort(matches)
+	return append(append(tests, matches...), target)
+}
+
+// ruleWords splits a rule at blanks outside of quotes.
+func ruleWords(rule string) []string {
+	var out []string
+	var word strings.Builder
+	quoted, any := false, false
+	for i := 0; i < len(rule); i++ {
+		switch c := rule[i]; {
+		case c == '\\' && quoted && i+1 < len(rule):
+			i++
+			word.WriteByte(rule[i])
+		case c == '"':
+			quoted, any = !quoted, true
+		case c == ' ' && !quoted:
+			if any || word.Len() > 0 {
+				out = append(out, word.String())
+			}
+			word.Reset()
+			any = false
+		default:
+			word.WriteByte(c)
+		}
+	}
+	if any || word.Len() > 0 {
+		out = append(out, word.String())
+	}
+	return out
+}
