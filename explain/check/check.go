@@ -94,6 +94,7 @@ func Run(n *Node) Result {
 	// What rests on cells has said already what it lacks.
 	n.missing = nil
 	n.pend(out.Findings)
+	n.possible(out.Findings)
 	explained(out.Findings)
 	Sort(out.Findings)
 	return out
@@ -139,6 +140,9 @@ func Service(ports []Port) []report.Finding {
 				out = append(out, c.port(&ports[i])...)
 			}
 		}
+	}
+	if len(ports) > 0 {
+		ports[0].On.possible(out)
 	}
 	Sort(out)
 	return out
