@@ -69,7 +69,7 @@ func (m *model) readAnswers(s *snapshot.Snapshot) map[check.Source]string {
 // not evaluated; empty where the rules are the answer.
 func (m *model) servedElsewhere() string {
 	switch mode := m.proxy.Mode; mode {
-	case "", "iptables", "nftables", modeUserspace, "none":
+	case "", "iptables", "nftables", modeUserspace, modeFallback, "none":
 	case "ipvs":
 		if t := m.kernel.IPVS; t == nil || !t.HasServices {
 			return "the virtual servers were not read (give `ipvsadm -Sn`)"

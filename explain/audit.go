@@ -114,6 +114,9 @@ func (m *model) observeAll(n *check.Node, o AuditOptions) {
 	}
 }
 
+// modeFallback is the mode of a node that svcnet's own proxy serves.
+const modeFallback = "svcnet"
+
 // looksAt tells whether what decides about packets to a service port was read, and is evaluated. In nftables mode the
 // proxy's own tables decide; where nobody captured rules of iptables beside them, checks that rest on those say so.
 func (m *model) looksAt(sp *intent.ServicePort) bool {
@@ -122,7 +125,7 @@ func (m *model) looksAt(sp *intent.ServicePort) bool {
 		return false
 	}
 	r := m.rules[familyIndex(family)]
-	native := m.proxy.Mode == "nftables" && m.servedBy(family) && len(r.missed)+len(r.part) == 0
+	native := (m.proxy.Mode == "nftables" || m.proxy.Mode == modeFallback) && m.servedBy(family) && len(r.missed)+len(r.part) == 0
 	return native || m.answers[check.RulesOf(family)] == ""
 }
 

@@ -84,7 +84,9 @@ func (m *model) iptablesRead(family netfilter.Family) bool {
 // servedBy tells whether the rules that were read hold the service proxy's.
 func (m *model) servedBy(family netfilter.Family) bool {
 	native := false
-	m.nftTables(family, func(_ *nft.Ruleset, t *nft.Table) { native = native || dataplane.OfKubeProxy(t) })
+	m.nftTables(family, func(_ *nft.Ruleset, t *nft.Table) {
+		native = native || dataplane.OfKubeProxy(t) || dataplane.OfFallback(t)
+	})
 	return native || slices.ContainsFunc(m.rulesets, func(rs *netfilter.Ruleset) bool {
 		t := rs.Table("nat")
 		return rs.Family == family && t != nil && t.Chain("KUBE-SERVICES") != nil

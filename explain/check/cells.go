@@ -155,8 +155,14 @@ func (e *byEndpoint) rules() []report.Evidence { return append(policies(e.path),
 // nativeTable tells whether a table is one of nftables: those are named with their family, as "ip kube-proxy".
 func nativeTable(table string) bool { return strings.Contains(table, " ") }
 
-// tableOfProxy tells whether a table of nftables is kube-proxy's.
-func tableOfProxy(table string) bool { return table == "ip kube-proxy" || table == "ip6 kube-proxy" }
+// tableOfProxy tells whether a table of nftables is kube-proxy's, or that of svcnet's own proxy in its place.
+func tableOfProxy(table string) bool {
+	switch table {
+	case "ip kube-proxy", "ip6 kube-proxy", "ip svcnet", "ip6 svcnet":
+		return true
+	}
+	return false
+}
 
 // verdict is the hop where a path ends, as evidence.
 func verdict(p *report.Path) []report.Evidence {

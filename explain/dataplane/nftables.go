@@ -28,6 +28,11 @@ func OfKubeProxy(t *nft.Table) bool {
 	return t.Name == "kube-proxy" && (t.Family == nft.IP || t.Family == nft.IP6)
 }
 
+// OfFallback tells whether a table of nftables is that of svcnet's own fallback proxy.
+func OfFallback(t *nft.Table) bool {
+	return t.Name == "svcnet" && (t.Family == nft.IP || t.Family == nft.IP6)
+}
+
 // EachNFTTable calls f for kube-proxy's own tables, with the family of packets that meet them.
 func EachNFTTable(rulesets []*nft.Ruleset, f func(rs *nft.Ruleset, t *nft.Table, family netfilter.Family)) {
 	for _, rs := range rulesets {

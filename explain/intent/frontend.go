@@ -155,7 +155,7 @@ func loopbackServed(a netip.Addr, p traits.Proxy, r release) (bool, string) {
 	switch {
 	case !a.IsLoopback():
 		return true, ""
-	case p.Mode == modeIPVS || p.Mode == modeNFTables || p.Mode == modeKernelspace:
+	case p.Mode == modeIPVS || p.Mode == modeNFTables || p.Mode == modeKernelspace || p.Mode == modeFallback:
 		return false, p.Mode + " mode does not serve NodePorts on loopback addresses"
 	case a.Is6() && r.does(noLoopbackNodePort6):
 		return false, "kube-proxy 1.26+ does not serve NodePorts on ::1"

@@ -26,6 +26,8 @@ const (
 	modeNFTables    = "nftables"
 	modeUserspace   = "userspace"
 	modeKernelspace = "kernelspace"
+	// modeFallback is svcnet's own proxy, which does what nftables mode of the newest version does.
+	modeFallback = "svcnet"
 )
 
 // question is one client asking for one frontend of one proxy version.
@@ -80,7 +82,7 @@ func (q question) answer() Outcome {
 	switch q.p.Mode {
 	case modeIPVS:
 		return q.ipvs()
-	case modeNFTables:
+	case modeNFTables, modeFallback:
 		return q.nftables()
 	case modeIPTables, "":
 		return q.iptables()

@@ -110,6 +110,7 @@ func (d *deriver) read() {
 	}
 	l.readRules(d.in.Rulesets, d.in.Nodes)
 	l.readNFT(d.in.NFT, d.in.Nodes)
+	l.readFallback(d.in.NFT, d.in.Nodes)
 }
 
 // settle takes over the facts of a trait and returns the value that decides, "" and false when there is none.
@@ -125,7 +126,7 @@ func (d *deriver) settle(key string) (string, bool) {
 func (d *deriver) settleMode() {
 	d.proxy.Mode, _ = d.settle("mode")
 	d.proxy.Facts = append(d.proxy.Facts, d.undecided...)
-	if d.proxy.Mode == "" || d.proxy.Mode == modeNFTables {
+	if d.proxy.Mode == "" || d.proxy.Mode == modeNFTables || d.proxy.Mode == modeFallback {
 		return
 	}
 	backend, facts := backendOf(d.modeSigns, d.proxy.Mode)
@@ -136,6 +137,9 @@ func (d *deriver) settleMode() {
 // settleVersion takes the version that something names; else the range that the shape of answers and rules
 // leaves. Rules that contradict an answer, or a named version, are another proxy's, or left over.
 func (d *deriver) settleVersion() {
+	if d.proxy.Mode == modeFallback {
+		return // it does what the newest kube-proxy does, whichever there is or was
+	}
 	rules := d.spanOfRules()
 	if text, ok := d.settle("version"); ok {
 		d.proxy.Version, _ = ParseVersion(text)
@@ -257,8 +261,8 @@ func (d *deriver) settleSettings() {
 		p.LocalInterface, _ = d.settle("localInterface")
 	}
 	suffix := ""
-	if p.Mode == modeNFTables {
-		suffix = "/nftables"
+	if p.Mode == modeNFTables || p.Mode == modeFallback {
+		suffix = "/" + p.Mode
 	}
 	if v, ok := d.settle("masqueradeAll" + suffix); ok {
 		p.MasqueradeAll = v == "true"

@@ -10,7 +10,8 @@ import (
 type rank uint8
 
 const (
-	asked       rank = iota // the proxy answered over HTTP
+	ahead       rank = iota // tables of svcnet's own proxy, which packets meet before what kube-proxy writes
+	asked                   // the proxy answered over HTTP
 	overridden              // what the proxy does in spite of its configuration: --hostname-override, a fall-back
 	configured              // its configuration file
 	commandLine             // its command line
@@ -96,6 +97,7 @@ func against(won, lost claim) string {
 }
 
 var rankNames = [...]string{
+	ahead:       "what packets meet first",
 	asked:       "the proxy's own answer",
 	overridden:  "what the proxy does in spite of its configuration",
 	configured:  "the configuration file",

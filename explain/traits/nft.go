@@ -46,7 +46,7 @@ func (l *ledger) readNFT(rulesets []*nft.Ruleset, nodes []Node) {
 		at := func(r *nft.Rule, name, value string) Fact {
 			return Fact{Name: name, Value: value, File: rs.File, Line: r.Line, Text: r.Text}
 		}
-		l.readNFTNodePorts(rs, t, family)
+		l.readNFTNodePorts(rs, t, family, ruled)
 		l.readNFTServiceRange(rs, t)
 		detected := false
 		for _, c := range t.Chains {
@@ -58,7 +58,9 @@ func (l *ledger) readNFT(rulesets []*nft.Ruleset, nodes []Node) {
 					continue
 				}
 				detected = true
-				l.readNFTDetector(rs, r, family, nodes)
+				if !l.readNFTDetector(rs, r, family, nodes, ruled, "!=") {
+					l.add("masqueradeAll/nftables", ruled, at(r, "masqueradeAll", "true"))
+				}
 			}
 		}
 	})
@@ -117,48 +119,49 @@ func isAddr(e nft.Expr, field string) bool {
 	return ok && (p.Protocol == "ip" || p.Protocol == "ip6") && p.Field == field
 }
 
-// readNFTDetector reads how the proxy tells pods of this node from other clients.
-func (l *ledger) readNFTDetector(rs *nft.Ruleset, r *nft.Rule, family int, nodes []Node) {
+// readNFTDetector reads how the proxy tells pods of this node from other clients, where a rule tests for one or the other:
+// op is == or !=.
+func (l *ledger) readNFTDetector(rs *nft.Ruleset, r *nft.Rule, family int, nodes []Node, as rank, op string) (found bool) {
 	fact := func(name, value string) Fact {
 		return Fact{Name: name, Value: value, File: rs.File, Line: r.Line, Text: r.Text}
 	}
 	for i := range r.Statements {
 		m, ok := matchOf(r, i)
-		if !ok || m.Op != "!=" {
+		if !ok || m.Op != op {
 			continue
 		}
 		if isAddr(m.Left, "saddr") {
 			cidr, ok := prefixOf(m.Right)
 			if !ok {
-				return
+				return true
 			}
-			mode, note := "ClusterCIDR", ""
+			local, note := "ClusterCIDR", ""
 			for _, n := range nodes {
 				if len(nodes) > 1 && slices.Contains(n.PodCIDRs, cidr) {
-					mode, note = "NodeCIDR", "the range is the podCIDR of Node "+n.Name
+					local, note = "NodeCIDR", "the range is the podCIDR of Node "+n.Name
 				}
 			}
-			l.add(fmt.Sprintf("clusterCIDR/%d", family), ruled, fact("clusterCIDR", cidr.String()))
-			f := fact("localMode", mode)
+			l.add(fmt.Sprintf("clusterCIDR/%d", family), as, fact("clusterCIDR", cidr.String()))
+			f := fact("localMode", local)
 			f.Note = note
-			l.add("localMode", ruled, f)
-			return
+			l.add("localMode", as, f)
+			return true
 		}
 		if meta, ok := m.Left.(*nft.Meta); ok && (meta.Key == "iifname" || meta.Key == "iif") {
 			name, prefix, ok := interfaceOf(m.Right)
 			if !ok {
-				return
+				return true
 			}
-			mode := "BridgeInterface"
+			local := "BridgeInterface"
 			if prefix {
-				mode = "InterfaceNamePrefix"
+				local = "InterfaceNamePrefix"
 			}
-			l.add("localMode", ruled, fact("localMode", mode))
-			l.add("localInterface", ruled, fact("localInterface", name))
-			return
+			l.add("localMode", as, fact("localMode", local))
+			l.add("localInterface", as, fact("localInterface", name))
+			return true
 		}
 	}
-	l.add("masqueradeAll/nftables", ruled, fact("masqueradeAll", "true"))
+	return false
 }
 
 func prefixOf(e nft.Expr) (netip.Prefix, bool) {
@@ -189,7 +192,7 @@ func interfaceOf(e nft.Expr) (name string, prefix, ok bool) {
 }
 
 // readNFTNodePorts reads the addresses that take node ports: those of a set, or all of the node.
-func (l *ledger) readNFTNodePorts(rs *nft.Ruleset, t *nft.Table, family int) {
+func (l *ledger) readNFTNodePorts(rs *nft.Ruleset, t *nft.Table, family int, as rank) {
 	key := fmt.Sprintf("nodePortAddresses/%d", family)
 	if set := t.Set("nodeport-ips"); set != nil {
 		var addrs []string
@@ -202,7 +205,7 @@ func (l *ledger) readNFTNodePorts(rs *nft.Ruleset, t *nft.Table, family int) {
 			return
 		}
 		slices.Sort(addrs)
-		l.add(key, ruled, Fact{
+		l.add(key, as, Fact{
 			Name: "nodePortAddresses", Value: strings.Join(addrs, ","), File: rs.File, Line: max(set.Line, 1), Text: "set nodeport-ips",
 			Note: "the addresses that the configured ranges selected",
 		})
@@ -217,7 +220,7 @@ func (l *ledger) readNFTNodePorts(rs *nft.Ruleset, t *nft.Table, family int) {
 	for _, r := range c.Rules {
 		if m, ok := matchOf(r, 0); ok && m.Op == "==" {
 			if _, fib := m.Left.(*nft.Fib); fib {
-				l.add(key, ruled, Fact{Name: "nodePortAddresses", Value: every, File: rs.File, Line: max(r.Line, 1), Text: r.Text})
+				l.add(key, as, Fact{Name: "nodePortAddresses", Value: every, File: rs.File, Line: max(r.Line, 1), Text: r.Text})
 			}
 		}
 	}

@@ -12,7 +12,8 @@ import (
 
 // Proxy is what is known of the service proxy. Zero values are not known unless stated.
 type Proxy struct {
-	// Mode is iptables, ipvs, nftables, userspace, kernelspace, cilium, calico-ebpf, none, or empty.
+	// Mode is iptables, ipvs, nftables, userspace, kernelspace, cilium, calico-ebpf, none, or empty; svcnet where svcnet's own
+	// fallback proxy serves, beside whatever kube-proxy is.
 	Mode string
 	// Backend is legacy or nft for rules written with iptables, empty when not known.
 	Backend string

@@ -147,4 +147,3 @@ func TestTablesAreInTheKernel(t *testing.T) {
 		}
 	})
 }
-

@@ -1,10 +1,8 @@
 package table
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/svcnet/svcnet/explain/nft"
 	"github.com/svcnet/svcnet/explain/traits"
@@ -54,25 +52,8 @@ func FactsOf(p *traits.Proxy, nodePortIPs []netip.Addr) Facts {
 	return f
 }
 
-// comment tells whoever lists the tables what they are; explain/traits reads the settings back.
-func (f *Facts) comment(family nft.Family) string {
-	words := []string{"fallback proxy of svcnet:"}
-	switch {
-	case f.LocalMode == "-":
-		words = append(words, "local=-")
-	case f.LocalInterface != "":
-		words = append(words, "local="+f.LocalMode+"/"+f.LocalInterface)
-	default:
-		words = append(words, "local="+f.LocalMode)
-		if r, ok := f.localRange(family); ok {
-			words[len(words)-1] += "/" + r.String()
-		}
-	}
-	if f.MasqueradeAll {
-		words = append(words, "masqueradeAll")
-	}
-	return strings.Join(append(words, fmt.Sprintf("mark=%#x", f.Mark)), " ")
-}
+// tableComment tells whoever lists the tables what they are.
+const tableComment = "fallback proxy of svcnet, in place of kube-proxy"
 
 // localRange is the range of one family, the first as kube-proxy takes it.
 func (f *Facts) localRange(family nft.Family) (netip.Prefix, bool) {

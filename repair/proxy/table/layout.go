@@ -35,7 +35,7 @@ const (
 // Layout is the table of one family before any Service is in it.
 func Layout(family nft.Family, f *Facts) *nft.Table {
 	t := (&nft.Ruleset{}).AddTable(family, Name)
-	t.Comment, t.Owner = f.comment(family), f.Owned
+	t.Comment, t.Owner = tableComment, f.Owned
 	for k := range setKinds {
 		if !k.sized() {
 			Set{Kind: k}.declare(t)
