@@ -299,14 +299,13 @@ func (l *loop) expire() {
 	}
 }
 
-// makeRoom ends the session of this loop that was not used for longest, when there are too many: those that nobody
-// answered go first. It says whether there was one.
+// makeRoom ends a session of this loop when there are too many. It says whether there was one. A session that nobody
+// answers has a moment, then it goes first; before that, one that had its answer and is not used for longest: if it is
+// used again its client gets another one.
 func (l *loop) makeRoom() bool {
 	s := l.asking.first
-	if s == nil || l.talking.first != nil && l.now-s.used < roomAfter {
-		if t := l.talking.first; t != nil && (s == nil || l.now-t.used >= roomAfter) {
-			s = t
-		}
+	if t := l.talking.first; t != nil && (s == nil || l.now-s.used < roomAfter) {
+		s = t
 	}
 	if s == nil {
 		return false
@@ -315,8 +314,8 @@ func (l *loop) makeRoom() bool {
 	return true
 }
 
-// roomAfter is how long a session is left alone, in nanoseconds.
-const roomAfter = 1e9
+// roomAfter is how long a session waits for an answer before others may have its place, in nanoseconds.
+const roomAfter = 2e9
 
 // revise ends the sessions whose backend is not to be used any more, after an update.
 func (l *loop) revise() {

@@ -88,7 +88,7 @@ func (r *Relay) limit() error {
 		return fmt.Errorf("the limit of open files is %d: a relay needs %d at least (ulimit -n)", files, fewest)
 	}
 	left := files - others
-	r.limits = Limits{Files: files, connections: left * 5 / 8 / 2, sessions: left / 8, pipes: min(256, left/16/2/r.o.Loops)}
+	r.limits = Limits{Files: files, connections: left / 2 / 2, sessions: left / 4, pipes: min(256, left/16/2/r.o.Loops)}
 	if m := r.o.MaxConnections; m > 0 {
 		r.limits.connections, r.limits.sessions = min(m, r.limits.connections), min(m, r.limits.sessions)
 	}
