@@ -23,13 +23,21 @@ import (
 // itself: nodes have no sysctl, conntrack or ipvsadm as often as not.
 type native struct{}
 
-// builtin are the programs that are done without, each with what checks its words and what does as it would.
+// builtin are the programs that are done without, by how their commands begin, each with what checks a command and what
+// does as it would.
 var builtin = []struct {
-	program string
+	command string
 	parse   func(c report.RepairCommand) (func() error, error)
 }{
 	{"conntrack", forgetFlows},
+	{"ip -batch", setAddresses},
+	{"ipvsadm", setServers},
 	{"sysctl", setSysctls},
+}
+
+// begins tells whether a command begins with these words.
+func begins(c report.RepairCommand, words string) bool {
+	return strings.HasPrefix(strings.Join(c.Command, " ")+" ", words+" ")
 }
 
 // systemPath is where programs of the system are, also for those whose PATH lacks it.
@@ -46,7 +54,7 @@ func (native) check(kind string, c report.RepairCommand) error {
 		return errors.New("it has no command")
 	}
 	for _, b := range builtin {
-		if b.program == c.Command[0] {
+		if begins(c, b.command) {
 			_, err := b.parse(c)
 			return err
 		}
@@ -57,7 +65,7 @@ func (native) check(kind string, c report.RepairCommand) error {
 
 func (native) run(ctx context.Context, kind string, c report.RepairCommand, held *lock) error {
 	for _, b := range builtin {
-		if b.program == c.Command[0] {
+		if begins(c, b.command) {
 			do, err := b.parse(c)
 			if err != nil {
 				return err
