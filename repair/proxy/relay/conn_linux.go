@@ -68,7 +68,7 @@ const (
 
 const (
 	// acceptsAtOnce is how many connections one event takes before others get their turn.
-	acceptsAtOnce = 64
+	acceptsAtOnce = 32
 	// turnBytes is what one direction of a connection moves before others get their turn.
 	turnBytes = 1 << 20
 	// After fullReads reads that filled the buffer data is spliced, after thinSplices that moved less than thinSplice it
@@ -76,8 +76,8 @@ const (
 	fullReads, thinSplices, thinSplice = 2, 16, 8 << 10
 )
 
-// accept takes the connections that wait at a listener.
-func (l *loop) accept(f *listener) {
+// accept takes connections that wait at a listener. It says whether there may be more.
+func (l *loop) accept(f *listener) bool {
 	var from sockaddr
 	for range acceptsAtOnce {
 		fd, e := accept4(f.fd, &from)
@@ -85,14 +85,15 @@ func (l *loop) accept(f *listener) {
 		case noError:
 			l.begin(f, fd, from.addrPort())
 		case unix.EAGAIN:
-			return
+			return false
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
 			l.starve(f, e)
-			return
+			return false
 		default:
 			// The connection is gone already, or the network is: ECONNABORTED, EINTR, EPROTO, ENETDOWN, EPERM…
 		}
 	}
+	return true
 }
 
 // begin takes a connection on.
@@ -565,3 +566,11 @@ func keepAlive(fd int) {
 }
 
 const keepAliveIdle, keepAliveInterval, keepAliveCount = 120, 20, 6
+
+// dialled are the addresses that clients of open connections and sessions dialled.
+func (l *loop) dialled() map[netip.Addr]bool {
+	out := make(map[netip.Addr]bool)
+	l.conns.each(0, len(l.conns.blocks), func(c *conn) { out[c.route.front.Addr] = true })
+	l.open.each(0, len(l.open.blocks), func(s *session) { out[s.route.front.Addr] = true })
+	return out
+}

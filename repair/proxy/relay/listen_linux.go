@@ -11,6 +11,7 @@ import (
 // front is a frontend that is listened on: a socket in every loop.
 type front struct {
 	key       frontKey
+	room      *room // where its sockets are; nil: on the node
 	index     uint32
 	route     atomic.Pointer[route]
 	listeners []*listener
@@ -73,7 +74,13 @@ func listen(k frontKey) (int, error) {
 		_ = setInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 		keepAlive(fd)
 	} else {
-		_ = setInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, datagramQueue)
+		if setInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, datagramQueue) != noError {
+			_ = setInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, datagramQueue)
+		}
+		// Answers may be fragmented on their way: the way here may be wider than the one from the node to the client.
+		if k.addr.Addr().Is4() {
+			_ = setInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
+		}
 	}
 	if err := bind(fd, &sa); err != noError {
 		return fail("listen on", err)
@@ -86,8 +93,7 @@ func listen(k frontKey) (int, error) {
 	return fd, nil
 }
 
-// datagramQueue is what the kernel keeps of datagrams that were not read yet, in bytes; it takes no more than
-// net.core.rmem_max.
+// datagramQueue is what the kernel keeps of datagrams that were not read yet, in bytes.
 const datagramQueue = 4 << 20
 
 // watch has the loop take connections, or datagrams, of a listener.
@@ -119,8 +125,8 @@ func (l *loop) unlisten(f *listener) {
 	if f.closed {
 		return
 	}
-	if !f.key.udp {
-		l.accept(f)
+	for more := !f.key.udp; more; {
+		more = l.accept(f)
 	}
 	f.closed = true
 	epollDel(l.ep, f.fd)

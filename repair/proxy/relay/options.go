@@ -29,6 +29,8 @@ type Options struct {
 	IdleUDP, UnansweredUDP time.Duration
 	// Header says which PROXY protocol header is sent to the backends of a service port; nil: none. TCP only.
 	Header func(*intent.ServicePort) HeaderVersion
+	// Reach is how packets to addresses get here that are not the node's own.
+	Reach Reach
 	// Log is told what a person ought to know, one line each, without a newline; nil: nobody. It is called from any thread
 	// and must not block.
 	Log func(string)

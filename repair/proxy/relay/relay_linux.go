@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -26,6 +27,7 @@ type Relay struct {
 	mu         sync.Mutex
 	table      table
 	fronts     map[frontKey]*front
+	reacher    reacher
 	free       []uint32
 	indexes    uint32 // given out until now
 	generation uint32
@@ -55,6 +57,7 @@ func New(o Options) (*Relay, error) {
 		o.Loops = min(runtime.GOMAXPROCS(0), maxLoops)
 	}
 	r := &Relay{o: o, start: time.Now(), fronts: make(map[frontKey]*front)}
+	r.reacher = reacher{mode: o.Reach, log: o.Log, ours: make(map[netip.Addr]Reach)}
 	if err := r.limit(); err != nil {
 		return nil, err
 	}
@@ -121,9 +124,15 @@ func (r *Relay) Update(w Want) ([]Unserved, error) {
 		return nil, errors.New("the relay is closed")
 	}
 	routes, unserved := r.table.routes(w, r.o, Taken(w.Ports))
+	refuse := func(k frontKey, to *route, reason string) {
+		unserved = append(unserved, Unserved{ServicePort: to.port.Key(), Protocol: k.protocol(), Kind: to.front.Kind, Listen: k.addr, Reason: reason})
+	}
+	places := r.reacher.reach(addressesOf(routes), sources(w))
 	var gone, come []*front
+	var missing []frontKey
 	for k, f := range r.fronts {
-		if to := routes[k]; to == nil || to.refusal() != "" {
+		to := routes[k]
+		if to == nil || to.refusal() != "" || places[k.addr.Addr()].room != f.room {
 			gone = append(gone, f)
 			delete(r.fronts, k)
 		} else {
@@ -131,33 +140,47 @@ func (r *Relay) Update(w Want) ([]Unserved, error) {
 		}
 	}
 	for k, to := range routes {
-		if r.fronts[k] != nil || to.refusal() != "" {
+		p := places[k.addr.Addr()]
+		switch {
+		case p.err != nil:
+			refuse(k, to, p.err.Error())
+		case to.port.EndpointsUnknown:
+			refuse(k, to, to.refusal())
+		case to.refusal() == "" && r.fronts[k] == nil:
+			missing = append(missing, k)
+		}
+	}
+	for k, made := range r.open(missing, places) {
+		if made.err != nil {
+			refuse(k, routes[k], listenReason(k, made.err))
 			continue
 		}
-		f, err := r.open(k)
-		if err != nil {
-			unserved = append(unserved, Unserved{ServicePort: to.port.Key(), Protocol: k.protocol(), Kind: to.front.Kind, Listen: k.addr, Reason: listenReason(k, err)})
-			continue
-		}
-		f.route.Store(to)
-		r.fronts[k] = f
-		come = append(come, f)
+		made.front.route.Store(routes[k])
+		r.fronts[k] = made.front
+		come = append(come, made.front)
 	}
 	var failed atomic.Pointer[unix.Errno]
+	used := make([]map[netip.Addr]bool, len(r.loops))
 	r.everyLoop(func(l *loop) {
+		n := l.number()
 		for _, f := range gone {
-			l.unlisten(f.listeners[l.number()])
+			l.unlisten(f.listeners[n])
 		}
 		for _, f := range come {
-			if e := l.watch(f.listeners[l.number()]); e != noError {
+			if e := l.watch(f.listeners[n]); e != noError {
 				failed.Store(&e)
 			}
 		}
 		l.revise()
+		used[n] = l.dialled()
 	})
 	for _, f := range gone {
 		r.free = append(r.free, f.index)
 	}
+	r.reacher.release(func(a netip.Addr) bool {
+		_, wanted := places[a]
+		return wanted || slices.ContainsFunc(used, func(in map[netip.Addr]bool) bool { return in[a] })
+	})
 	slices.SortFunc(unserved, compareUnserved)
 	if e := failed.Load(); e != nil {
 		return unserved, fmt.Errorf("watch a listening socket: %w", *e)
@@ -165,31 +188,85 @@ func (r *Relay) Update(w Want) ([]Unserved, error) {
 	return unserved, nil
 }
 
-// open makes the sockets of a frontend.
-func (r *Relay) open(k frontKey) (*front, error) {
-	f := &front{key: k}
-	for _, l := range r.loops {
-		fd, err := listen(k)
-		if err != nil {
-			for _, x := range f.listeners {
-				closeFD(x.fd)
-			}
-			return nil, err
+// addressesOf are those of all frontends, sorted.
+func addressesOf(routes map[frontKey]*route) []netip.Addr {
+	var out []netip.Addr
+	for k := range routes {
+		out = append(out, k.addr.Addr())
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
+// sources are the addresses from which the node itself is to send to service addresses.
+func sources(w Want) map[int]netip.Addr {
+	out := make(map[int]netip.Addr)
+	for _, sp := range w.Ports {
+		if sp.NodeIP.IsValid() && !out[sp.Family].IsValid() {
+			out[sp.Family] = sp.NodeIP
 		}
-		f.listeners = append(f.listeners, &listener{front: f, fd: fd, loop: l})
 	}
-	if n := len(r.free); n > 0 {
-		f.index = r.free[n-1]
-		r.free = r.free[:n-1]
-	} else {
-		f.index = r.indexes
-		r.indexes++
+	return out
+}
+
+// opened is a frontend with its sockets, or why it has none.
+type opened struct {
+	front *front
+	err   error
+}
+
+// open makes the sockets of frontends, each where its address is.
+func (r *Relay) open(keys []frontKey, places map[netip.Addr]place) map[frontKey]opened {
+	out := make(map[frontKey]opened, len(keys))
+	one := func(k frontKey, in *room) {
+		f := &front{key: k, room: in}
+		for _, l := range r.loops {
+			fd, err := listen(k)
+			if err != nil {
+				for _, x := range f.listeners {
+					closeFD(x.fd)
+				}
+				out[k] = opened{err: err}
+				return
+			}
+			f.listeners = append(f.listeners, &listener{front: f, fd: fd, loop: l})
+		}
+		if n := len(r.free); n > 0 {
+			f.index = r.free[n-1]
+			r.free = r.free[:n-1]
+		} else {
+			f.index = r.indexes
+			r.indexes++
+		}
+		r.generation++
+		for _, x := range f.listeners {
+			x.generation = r.generation
+		}
+		out[k] = opened{front: f}
 	}
-	r.generation++
-	for _, x := range f.listeners {
-		x.generation = r.generation
+	var inside []frontKey
+	var in *room
+	for _, k := range keys {
+		if p := places[k.addr.Addr()]; p.room != nil {
+			inside, in = append(inside, k), p.room
+			continue
+		}
+		one(k, nil)
 	}
-	return f, nil
+	if len(inside) == 0 {
+		return out
+	}
+	if err := in.do(func() error {
+		for _, k := range inside {
+			one(k, in)
+		}
+		return nil
+	}); err != nil {
+		for _, k := range inside {
+			out[k] = opened{err: err}
+		}
+	}
+	return out
 }
 
 // everyLoop runs something in all loops and waits until all have done it.
@@ -260,4 +337,5 @@ func (r *Relay) Close() {
 	for _, l := range r.loops {
 		<-l.done
 	}
+	r.reacher.close()
 }
