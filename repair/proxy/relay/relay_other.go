@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net/netip"
 	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // sockaddr is an address in the kernel's form, which only Linux needs here.
@@ -44,3 +46,9 @@ func (*Relay) Drain(context.Context) {}
 
 // Close has nothing to end.
 func (*Relay) Close() {}
+
+// Collector has no metrics.
+func (*Relay) Collector(bool) prometheus.Collector { return prometheus.NewRegistry() }
+
+// RemoveRoutes finds none.
+func RemoveRoutes() ([]netip.Addr, error) { return nil, nil }
