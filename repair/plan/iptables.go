@@ -48,8 +48,9 @@ func mendIPTables(s *site) []report.RepairStep {
 	if s.node.Proxy.Mode == "iptables" {
 		out = p.proxySteps()
 	}
-	out = append(out, p.foreignSteps()...)
-	return append(out, p.leftoverSteps()...)
+	out = append(out, p.leftoverSteps()...)
+	// What needs consent comes last: what is done without it must not rest on it.
+	return append(out, p.foreignSteps()...)
 }
 
 // table is a table with what steps so far made of it.
@@ -137,7 +138,8 @@ func (p *xtPlanner) compare(rs *netfilter.Ruleset, want *kubeproxy.IPTables) {
 	}
 }
 
-// aboutRules tells whether a finding may be about rules that kube-proxy writes.
+// aboutRules tells whether a finding may be about rules that kube-proxy writes. What is for information alone asks for
+// nothing but what it is about.
 func aboutRules(f *report.Finding) bool {
 	c := check.Lookup(f.ID)
 	if c == nil || reasons[f.ID] != "" {
@@ -147,7 +149,7 @@ func aboutRules(f *report.Finding) bool {
 	case "kube-jump-missing", "duplicate-rules", "dangling-or-orphan-chain", "stale-service-rule", "unconditional-drop-in-kube-firewall", "local-policy-masquerade-order", "unreadable-target":
 		return true
 	}
-	return c.MaySettle()
+	return c.MaySettle() && f.Severity != check.Info
 }
 
 // choose are the differences that findings ask for, with the findings.

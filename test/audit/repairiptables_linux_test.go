@@ -1,0 +1,179 @@
+package audit
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/svcnet/svcnet/explain/report"
+	"github.com/svcnet/svcnet/repair/plan"
+	"github.com/svcnet/svcnet/test/lab"
+)
+
+// sampleRestored is how many changes of kube-proxy's own rules CI has mended in each backend.
+const sampleRestored = 18
+
+// own are the kinds of changes that only spoil what kube-proxy wrote.
+var own = []string{
+	"rule deleted", "rule duplicated", "rule moved", "DNAT target changed", "mark changed", "probability changed", "address changed",
+	"chain flushed", "jump removed",
+}
+
+// TestRepairRestores changes one of kube-proxy's own rules at a time and looks at what a plan makes of it: the very rules
+// that kube-proxy had written, by edits of chains that were changed, and of no others. SVCNET_REPAIR_MUTANTS and
+// SVCNET_REPAIR_SEED are as for TestRepair.
+func TestRepairRestores(t *testing.T) {
+	for i, backend := range []lab.Backend{lab.NFT, lab.Legacy} {
+		t.Run(string(backend), func(t *testing.T) {
+			q := quarry{name: string(backend), mode: "iptables", backend: backend, plane: newXTables}
+			c := newClinic(t, q.bring(t, fmt.Sprintf("o%c%d", 'a'+i, os.Getpid())), newXTables)
+			seed := setting(t, "SVCNET_REPAIR_SEED", repairSeed)
+			kinds := slices.DeleteFunc(c.kinds(), func(k kind) bool { return !slices.Contains(own, k.name) })
+			for n := range setting(t, "SVCNET_REPAIR_MUTANTS", sampleRestored) {
+				u := c.draw(kinds[n%len(kinds)], uint64(seed)+1, n)
+				if u == nil {
+					continue
+				}
+				if err := c.restores(t, n, u); err != nil {
+					t.Fatalf("mutant %d of seed %d, %s: %s: %v", n, seed, u.kind, u.what, err)
+				}
+			}
+			t.Log(c.table(kinds))
+		})
+	}
+}
+
+// restores makes a change, mends it, compares and takes it back.
+func (c *clinic) restores(t *testing.T, n int, u *mutant) error {
+	ctx := t.Context()
+	clean, err := c.chains(t)
+	if err != nil {
+		return err
+	}
+	if err := u.do(ctx); err != nil {
+		return err
+	}
+	s := c.of(u.kind)
+	s.made++
+	spoilt, err := c.chains(t)
+	if err != nil {
+		return err
+	}
+	r, snap, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	shown := c.fresh(r.Report)
+	p := plan.Make(r, plan.Options{})
+	steps := c.steps(p)
+	wrong := ""
+	switch {
+	case len(shown) == 0 && len(steps) == 0:
+		return c.discharge(ctx, u, false)
+	case len(shown) == 0:
+		wrong = "steps for what no finding tells:\n" + describe(p)
+	}
+	s.shown++
+	for _, step := range steps {
+		for _, e := range step.Edits {
+			// "rules of store/port in chain KUBE-SERVICES" of "nat (IPv4, nft)"
+			chain := e.Table + " " + e.Object[strings.LastIndexByte(e.Object, ' ')+1:]
+			if slices.Equal(clean[chain], spoilt[chain]) {
+				wrong += fmt.Sprintf("an edit of %s: %s, which is as it was\n", e.Table, e.Object)
+			}
+			if step.Owner != "kube-proxy" {
+				wrong += fmt.Sprintf("a step of %s: %s\n", step.Owner, step.Title)
+			}
+		}
+	}
+	var said strings.Builder
+	if err := c.apply(ctx, p, &said); err != nil {
+		wrong += fmt.Sprintf("apply: %v\n%s", err, &said)
+	}
+	wrong += c.standing(t, p, plan.Done)
+	after, err := c.chains(t)
+	if err != nil {
+		return err
+	}
+	if d := cmp.Diff(unordered(clean), unordered(after)); d != "" {
+		wrong += fmt.Sprintf("not as kube-proxy wrote it (-kube-proxy +repaired):\n%s\nof:\n%s", d, describe(p))
+	} else {
+		s.mended++
+	}
+	if err := c.rollBack(ctx, p); err != nil {
+		wrong += fmt.Sprintf("rollback: %v", err)
+	}
+	wrong += c.standing(t, p, plan.Before)
+	now, err := c.chains(t)
+	if err != nil {
+		return err
+	}
+	if d := cmp.Diff(spoilt, now); d != "" {
+		wrong += fmt.Sprintf("rolled back, not as before (-before +now):\n%s\nof:\n%s", d, describe(p))
+	} else {
+		s.rolledBack++
+	}
+	if wrong != "" {
+		s.wrong++
+		t.Errorf("mutant %d, %s: %s\n%s\nfound:\n%s", n, u.kind, u.what, wrong, strings.Join(shown, "\n"))
+		keep(t, fmt.Sprintf("restored-%d", n), snap)
+	}
+	return c.discharge(ctx, u, wrong != "")
+}
+
+// standing looks where the objects of all edits stand.
+func (c *clinic) standing(t *testing.T, p *report.RepairPlan, want plan.Standing) string {
+	t.Helper()
+	r, _, err := c.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, s := range c.steps(p) {
+		for _, e := range s.Edits {
+			if at, err := plan.StandingOf(r.Node(), s.Kind, e); err != nil || at != want {
+				fmt.Fprintf(&out, "%s: %s is %s %v, not %s\n", e.Table, e.Object, at, err, want)
+			}
+		}
+	}
+	return out.String()
+}
+
+// chains are the rules of each chain of the node, by its table as edits name it.
+func (c *clinic) chains(t *testing.T) (map[string][]string, error) {
+	t.Helper()
+	out := map[string][]string{}
+	for family, r := range c.save(t, c.n1) {
+		for _, table := range r.tables {
+			for _, l := range table.chains {
+				name := strings.Fields(strings.TrimPrefix(l, ":"))[0]
+				lines := []string{strings.TrimSuffix(l, " [0:0]")}
+				for _, i := range table.of(name) {
+					lines = append(lines, table.rules[i])
+				}
+				out[fmt.Sprintf("%s (IPv%d, %s) %s", table.name, family, c.n1.Backend(), name)] = lines
+			}
+		}
+	}
+	return out, nil
+}
+
+// unordered sorts the rules of chains in which kube-proxy's stand in no order.
+func unordered(chains map[string][]string) map[string][]string {
+	out := map[string][]string{}
+	for name, rules := range chains {
+		rules = slices.Clone(rules)
+		switch chain := name[strings.LastIndexByte(name, ' ')+1:]; {
+		case chain == "KUBE-SERVICES" && strings.HasPrefix(name, "nat "):
+			slices.Sort(rules[:len(rules)-1]) // node ports come last
+		case slices.Contains([]string{"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL"}, chain), !strings.HasPrefix(chain, "KUBE-"):
+			slices.Sort(rules)
+		}
+		out[name] = rules
+	}
+	return out
+}
