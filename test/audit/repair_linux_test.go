@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/report"
+	"github.com/svcnet/svcnet/repair/apply"
 	"github.com/svcnet/svcnet/repair/plan"
 	"github.com/svcnet/svcnet/test/lab"
 )
@@ -93,6 +95,8 @@ func (w *ward) treat(t *testing.T, l *lab.Lab, count int) {
 type clinic struct {
 	*hunt
 	scores map[string]*outcome
+	// journals is the folder of the runs.
+	journals string
 }
 
 // outcome counts the mutants of one kind: how many showed in the audit, and what became of those.
@@ -102,7 +106,7 @@ func newClinic(t *testing.T, l *lab.Lab, of func(t *testing.T, m *maker) plane) 
 	t.Helper()
 	c := &clinic{
 		hunt:   &hunt{maker: &maker{stage: set(t, l)}, base: map[string]bool{}, unknown: map[string]bool{}},
-		scores: map[string]*outcome{},
+		scores: map[string]*outcome{}, journals: t.TempDir(),
 	}
 	c.plane = of(t, c.maker)
 	var err error
@@ -245,7 +249,7 @@ func (c *clinic) ruleLines(ctx context.Context) ([]string, error) {
 }
 
 // foreign are the lines that are not kube-proxy's. What kube-proxy has in chains of the kernel leads to its own. That a
-// built-in chain has the policy ACCEPT is left out with a table that holds nothing.
+// built-in chain has the policy ACCEPT is left out: a table that holds nothing is left out as a whole.
 func foreign(lines []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(l string) bool {
 		return strings.Contains(l, ": :") && strings.HasSuffix(l, " ACCEPT") || strings.Contains(l, "KUBE-") || strings.HasPrefix(l, "table ip kube-proxy") || strings.HasPrefix(l, "table ip6 kube-proxy")
@@ -332,73 +336,74 @@ func (c *clinic) mend(ctx context.Context, u *mutant, s *outcome) (wrong string,
 		s.shown++
 	}
 	p := plan.Make(r, plan.Options{})
-	if len(shown) == 0 && len(c.steps(p)) == 0 {
+	if todo, _ := apply.Todo(p, consents); len(shown) == 0 && len(todo) == 0 {
 		return "", snap, nil
 	}
-	var said strings.Builder
-	if err := c.apply(ctx, p, &said); err != nil {
-		return fmt.Sprintf("apply: %v\n%s\nfound:\n%s", err, &said, strings.Join(shown, "\n")), snap, nil
-	}
-	after, err := c.ruleLines(ctx)
-	if err != nil {
-		return "", snap, err
-	}
-	mended, _, err := c.look(ctx)
-	if err != nil {
-		return "", snap, err
-	}
-	if left := asked(u, c.fresh(mended.Report)); len(left) > 0 {
+	found := "\nfound:\n" + strings.Join(shown, "\n") + "\nplanned:\n" + describe(p)
+	run, after, err := c.apply(ctx, p)
+	if err != nil || run.State != report.RepairApplied {
 		s.left++
-		wrong += fmt.Sprintf("STILL FOUND:\n%s\nof:\n%s\nafter:\n%s", strings.Join(left, "\n"), strings.Join(shown, "\n"), describe(p))
+		return fmt.Sprintf("NOT APPLIED: %v: %s%s", err, run.Summary.Text, found), snap, nil
+	}
+	if left := asked(u, c.fresh(after.Report)); len(left) > 0 {
+		s.left++
+		wrong += fmt.Sprintf("STILL FOUND:\n%s%s", strings.Join(left, "\n"), found)
 	} else {
 		s.mended++
 	}
-	if d := touched(foreign(before), foreign(after), p); d != "" {
-		wrong += fmt.Sprintf("FOREIGN RULES CHANGED (-before +after):\n%s\nafter:\n%s", d, describe(p))
-	}
-	if err := c.rollBack(ctx, p); err != nil {
-		return wrong + fmt.Sprintf("ROLLBACK: %v\nof:\n%s", err, describe(p)), snap, nil
-	}
-	now, err := c.everything(ctx)
+	now, err := c.ruleLines(ctx)
 	if err != nil {
 		return "", snap, err
 	}
-	if d := cmp.Diff(broken, now); d != "" {
-		wrong += fmt.Sprintf("ROLLED BACK, the node is not as before (-before +now):\n%s\nof:\n%s", d, describe(p))
+	if d := touched(foreign(before), foreign(now), p); d != "" {
+		wrong += fmt.Sprintf("FOREIGN RULES CHANGED (-before +after):\n%s%s", d, found)
+	}
+	if run, err := c.rollBack(ctx, run.ID); err != nil || run.State != report.RepairRolledBack {
+		return wrong + fmt.Sprintf("NOT TAKEN BACK: %v%s", err, found), snap, nil
+	}
+	then, err := c.everything(ctx)
+	if err != nil {
+		return "", snap, err
+	}
+	if d := cmp.Diff(broken, then); d != "" {
+		wrong += fmt.Sprintf("TAKEN BACK, the node is not as before (-before +now):\n%s%s", d, found)
 	} else {
 		s.rolledBack++
 	}
 	return wrong, snap, nil
 }
 
-// steps are those that are done.
-func (c *clinic) steps(p *report.RepairPlan) []report.RepairStep {
-	return slices.DeleteFunc(slices.Clone(p.Steps), func(s report.RepairStep) bool { return s.Kind == "advice" })
+// consents are all that there are.
+var consents = []string{plan.AllowForeign}
+
+// options are those of a run on the node. The reading that is kept is the last one that the run made.
+func (c *clinic) options(kept **explain.Reading) apply.Options {
+	return apply.Options{
+		Folder: c.journals, Consents: consents,
+		Read: func(ctx context.Context) (*explain.Reading, error) {
+			r, _, err := c.look(ctx)
+			*kept = r
+			return r, err
+		},
+	}
 }
 
-// apply runs the commands of the steps, as somebody would who typed them.
-func (c *clinic) apply(ctx context.Context, p *report.RepairPlan, said *strings.Builder) error {
-	for _, s := range c.steps(p) {
-		fmt.Fprintf(said, "%d. %s: %s\n%s", s.Step, s.Title, strings.Join(s.Do.Command, " "), s.Do.Input)
-		if _, err := c.n1.Run(ctx, s.Do.Input, s.Do.Command...); err != nil {
-			return fmt.Errorf("step %d: %w", s.Step, err)
-		}
-	}
-	return nil
+// apply does what a plan says, and gives what was read of the node afterwards.
+func (c *clinic) apply(ctx context.Context, p *report.RepairPlan) (run *report.RepairRun, after *explain.Reading, err error) {
+	failed := c.n1.Netns().Do(func() error {
+		run, err = apply.Apply(ctx, p, c.options(&after))
+		return nil
+	})
+	return run, after, errors.Join(failed, err)
 }
 
-func (c *clinic) rollBack(ctx context.Context, p *report.RepairPlan) error {
-	steps := c.steps(p)
-	slices.Reverse(steps)
-	for _, s := range steps {
-		if len(s.Undo.Command) == 0 {
-			continue
-		}
-		if _, err := c.n1.Run(ctx, s.Undo.Input, s.Undo.Command...); err != nil {
-			return fmt.Errorf("step %d: %w", s.Step, err)
-		}
-	}
-	return nil
+func (c *clinic) rollBack(ctx context.Context, id string) (run *report.RepairRun, err error) {
+	var after *explain.Reading
+	failed := c.n1.Netns().Do(func() error {
+		run, err = apply.RollBack(ctx, id, c.options(&after))
+		return nil
+	})
+	return run, errors.Join(failed, err)
 }
 
 // discharge takes the change back. After something went wrong the node may be anything, and is put right.
@@ -483,7 +488,10 @@ func (c *clinic) restart(t *testing.T, kinds []kind, seed uint64) {
 		r, _, err := c.look(ctx)
 		must(err)
 		p := plan.Make(r, plan.Options{})
-		must(c.apply(ctx, p, &strings.Builder{}))
+		todo, _ := apply.Todo(p, consents)
+		if run, _, err := c.apply(ctx, p); err != nil || len(todo) > 0 && run.State != report.RepairApplied {
+			t.Errorf("%s: %s: %v: %s", u.kind, u.what, err, run.Summary.Text)
+		}
 		must(c.n1.SignalProxy(syscall.SIGKILL))
 		must(c.n1.StopProxy())
 		must(c.n1.StartProxy(ctx))
