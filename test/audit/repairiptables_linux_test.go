@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/report"
+	"github.com/svcnet/svcnet/repair/apply"
 	"github.com/svcnet/svcnet/repair/plan"
 	"github.com/svcnet/svcnet/test/lab"
 )
@@ -69,7 +71,7 @@ func (c *clinic) restores(t *testing.T, n int, u *mutant) error {
 	}
 	shown := c.fresh(r.Report)
 	p := plan.Make(r, plan.Options{})
-	steps := c.steps(p)
+	steps, _ := apply.Todo(p, consents)
 	wrong := ""
 	switch {
 	case len(shown) == 0 && len(steps) == 0:
@@ -90,11 +92,13 @@ func (c *clinic) restores(t *testing.T, n int, u *mutant) error {
 			}
 		}
 	}
-	var said strings.Builder
-	if err := c.apply(ctx, p, &said); err != nil {
-		wrong += fmt.Sprintf("apply: %v\n%s", err, &said)
+	run, done, err := c.apply(ctx, p)
+	if err != nil || run.State != report.RepairApplied {
+		wrong += fmt.Sprintf("not applied: %v: %s\n", err, run.Summary.Text)
 	}
-	wrong += c.standing(t, p, plan.Done)
+	if done != nil {
+		wrong += standing(done, steps, plan.Done)
+	}
 	after, err := c.chains(t)
 	if err != nil {
 		return err
@@ -104,10 +108,13 @@ func (c *clinic) restores(t *testing.T, n int, u *mutant) error {
 	} else {
 		s.mended++
 	}
-	if err := c.rollBack(ctx, p); err != nil {
-		wrong += fmt.Sprintf("rollback: %v", err)
+	if run, err := c.rollBack(ctx, run.ID); err != nil || run.State != report.RepairRolledBack {
+		wrong += fmt.Sprintf("not taken back: %v", err)
 	}
-	wrong += c.standing(t, p, plan.Before)
+	if done, _, err = c.look(ctx); err != nil {
+		return err
+	}
+	wrong += standing(done, steps, plan.Before)
 	now, err := c.chains(t)
 	if err != nil {
 		return err
@@ -126,14 +133,9 @@ func (c *clinic) restores(t *testing.T, n int, u *mutant) error {
 }
 
 // standing looks where the objects of all edits stand.
-func (c *clinic) standing(t *testing.T, p *report.RepairPlan, want plan.Standing) string {
-	t.Helper()
-	r, _, err := c.look(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+func standing(r *explain.Reading, steps []report.RepairStep, want plan.Standing) string {
 	var out strings.Builder
-	for _, s := range c.steps(p) {
+	for _, s := range steps {
 		for _, e := range s.Edits {
 			if at, err := plan.StandingOf(r.Node(), s.Kind, e); err != nil || at != want {
 				fmt.Fprintf(&out, "%s: %s is %s %v, not %s\n", e.Table, e.Object, at, err, want)
