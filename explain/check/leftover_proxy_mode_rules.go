@@ -25,7 +25,7 @@ var leftoverProxyModeRules = Check{
 				out = append(out, l.finding(rs, n.Proxy.Mode))
 			}
 		}
-		return out
+		return append(out, n.leftNFT()...)
 	},
 	Explains: []string{"reject-rule-with-ready-endpoints", "stale-endpoint-rule"},
 }

@@ -59,6 +59,7 @@ var menders = []mender{
 	{"ipvs", mendServers},
 	{"address", mendAddresses},
 	{"nftables", mendNFTables},
+	{"leftover tables of nftables", mendNFTLeftovers},
 	{"foreign rules of nftables", mendForeignNFT},
 	{"iptables", mendIPTables},
 	{"conntrack", mendFlows},
@@ -97,11 +98,29 @@ func Make(r *explain.Reading, o Options) *report.RepairPlan {
 	p.Steps = slices.Concat(s.advise(p.Steps), p.Steps)
 	for i := range p.Steps {
 		p.Steps[i].Step = i + 1
+		whole(&p.Steps[i])
 	}
 	p.Plan = identify(p.Steps)
 	p.Left = s.left()
 	p.Summary.Text = summary(p)
 	return p
+}
+
+// whole puts empty lists where there are none: they are never null in a document.
+func whole(s *report.RepairStep) {
+	lists := []*[]string{&s.Do.Command, &s.Undo.Command}
+	if s.Edits == nil {
+		s.Edits = []report.RepairEdit{}
+	}
+	for i := range s.Edits {
+		e := &s.Edits[i]
+		lists = append(lists, &e.Findings, &e.Was, &e.Will)
+	}
+	for _, l := range lists {
+		if *l == nil {
+			*l = []string{}
+		}
+	}
 }
 
 // which are the indexes of the findings that fit, of those that may be mended: what may be kube-proxy at work is left to it.
