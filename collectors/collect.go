@@ -35,6 +35,9 @@ type Options struct {
 	// Kept holds what an earlier reading with the same Kept read of rules: it is taken again where the kernel says that
 	// they did not change. Nil: everything is read.
 	Kept *Kept
+	// WithoutTables are names of tables of nftables that are read as if they were not there: svcnet's own proxy asks what
+	// the node would do without it.
+	WithoutTables []string
 	// CommandTimeout bounds one command or one request of the loopback endpoints; 0: DefaultCommandTimeout.
 	CommandTimeout time.Duration
 }

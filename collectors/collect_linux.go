@@ -41,7 +41,7 @@ func Collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
 
 // collect reads what the thread sees.
 func collect(ctx context.Context, o Options) (*snapshot.Snapshot, error) {
-	p := &place{root: o.Root, timeout: o.CommandTimeout, kernel: &kernelParts{}, kept: o.Kept}
+	p := &place{root: o.Root, timeout: o.CommandTimeout, kernel: &kernelParts{}, kept: o.Kept, without: o.WithoutTables}
 	if p.timeout == 0 {
 		p.timeout = DefaultCommandTimeout
 	}

@@ -120,6 +120,9 @@ func (p *place) foreignTables(c *nfnetlink) ([]nftTable, error) {
 	}
 	var out []nftTable
 	for _, t := range tables {
+		if slices.Contains(p.without, t.name) {
+			continue
+		}
 		if t.ofIPTables() != 0 {
 			found, err := p.examine(c, t, maxMixed)
 			if err != nil {

@@ -22,6 +22,8 @@ type place struct {
 	kernel *kernelParts
 	// kept are sources of an earlier reading; nil: none are.
 	kept *Kept
+	// without are tables of nftables that are passed over, by name.
+	without []string
 }
 
 // A source reads one subject of a place. It returns evidence for everything that it could have read: what was

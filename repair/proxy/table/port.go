@@ -2,6 +2,7 @@ package table
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -171,4 +172,19 @@ func data(a netip.AddrPort) string {
 	b := make([]byte, 0, 20)
 	b = append(b, a.Addr().AsSlice()...)
 	return string(append(b, byte(a.Port()>>8), byte(a.Port()), 0, 0))
+}
+
+// SameBackends tells whether two states of a port have the same frontends and backends.
+func (p *Port) SameBackends(q *Port) bool {
+	return q != nil && p.Key == q.Key && p.Protocol == q.Protocol && slices.Equal(p.Any, q.Any) && slices.Equal(p.Here, q.Here) &&
+		slices.Equal(p.Frontends(), q.Frontends())
+}
+
+// String is "10.96.0.1:443/TCP", or "node port 30080/TCP".
+func (f Frontend) String() string {
+	protocol := map[uint8]string{6: "TCP", 17: "UDP", 132: "SCTP"}[f.Protocol]
+	if !f.Addr.IsValid() {
+		return fmt.Sprintf("node port %d/%s", f.Port, protocol)
+	}
+	return netip.AddrPortFrom(f.Addr, f.Port).String() + "/" + protocol
 }

@@ -39,6 +39,8 @@ type State struct {
 	// nodePortIPs are those of the table.
 	nodePortIPs map[string]bool
 	begun       bool
+	// contested counts the claims that came second.
+	contested int
 }
 
 // entry is a service port.
@@ -140,6 +142,7 @@ func (s *State) claim(e *entry, p *Port) {
 			delete(s.claims, f)
 		} else {
 			s.claims[f] = claimants
+			s.contested--
 		}
 	}
 	for _, f := range come {
@@ -150,6 +153,9 @@ func (s *State) claim(e *entry, p *Port) {
 		}
 		if at == 0 && len(claimants) > 0 {
 			s.dirty[claimants[0]] = true
+		}
+		if len(claimants) > 0 {
+			s.contested++
 		}
 		s.claims[f] = slices.Insert(claimants, at, e)
 	}
@@ -193,6 +199,18 @@ func (s *State) SetNodePortIPs(f Facts) {
 func (s *State) Pending() bool {
 	return !s.begun || len(s.dirty) > 0 || s.nodePortsDiffer()
 }
+
+// Begun tells whether the table was put into a transaction.
+func (s *State) Begun() bool { return s.begun }
+
+// Unneeded tells whether there is no table, and nothing to put into one: a node without IPv6 gets no table of IPv6.
+func (s *State) Unneeded() bool { return !s.begun && len(s.services) == 0 }
+
+// Services counts the Services that have ports here.
+func (s *State) Services() int { return len(s.services) }
+
+// Contested tells whether there may be frontends that several ports want.
+func (s *State) Contested() bool { return s.contested > 0 }
 
 // Retiring counts the elements that nothing wants any more and that are still there.
 func (s *State) Retiring() int { return len(s.retiring) }
