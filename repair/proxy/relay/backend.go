@@ -18,6 +18,8 @@ type backend struct {
 	failures atomic.Int32
 	retryAt  atomic.Int64
 	active   atomic.Int64
+	// own: the relay itself listens there, so that a connection would go round in a circle.
+	own atomic.Bool
 }
 
 // After a failure a backend is left alone for firstRest, after each further one twice as long, up to longestRest; then

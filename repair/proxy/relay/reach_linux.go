@@ -21,9 +21,14 @@ type reacher struct {
 	room *room
 	// ours are the addresses that are routed here, and how.
 	ours map[netip.Addr]Reach
-	// local are the node's own addresses and ranges, as of the last look.
-	local []netip.Prefix
+	// local are the node's own addresses, ranges its ranges of them, as of the last look.
+	local  map[netip.Addr]bool
+	ranges []netip.Prefix
+	looked time.Time
 }
+
+// lookEvery is how long a look at the node's addresses is good for, where nothing unknown is asked for.
+const lookEvery = 10 * time.Second
 
 // room is a network namespace with nothing in it but the relay's sockets.
 type room struct {
@@ -44,8 +49,12 @@ type place struct {
 // node itself is to send to them.
 func (r *reacher) reach(addrs []netip.Addr, from map[int]netip.Addr) map[netip.Addr]place {
 	out := make(map[netip.Addr]place, len(addrs))
-	if err := r.look(); err != nil {
-		r.log("addresses of the node: " + err.Error())
+	unknown := func(a netip.Addr) bool { return r.ours[a] == ReachAuto && !r.isLocal(a) }
+	if time.Since(r.looked) > lookEvery || slices.ContainsFunc(addrs, unknown) {
+		if err := r.look(); err != nil {
+			r.log("addresses of the node: " + err.Error())
+		}
+		r.looked = time.Now()
 	}
 	for _, a := range addrs {
 		if how, ok := r.ours[a]; ok {
@@ -76,12 +85,12 @@ func (r *reacher) placeOf(how Reach) place {
 
 // isLocal says whether an address is one of the node's own.
 func (r *reacher) isLocal(a netip.Addr) bool {
-	return a.IsUnspecified() || slices.ContainsFunc(r.local, func(p netip.Prefix) bool { return p.Contains(a) })
+	return a.IsUnspecified() || r.local[a] || slices.ContainsFunc(r.ranges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // look reads the local routing tables.
 func (r *reacher) look() error {
-	r.local = r.local[:0]
+	r.local, r.ranges = make(map[netip.Addr]bool), nil
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
 		if err != nil {
@@ -92,8 +101,12 @@ func (r *reacher) look() error {
 				continue
 			}
 			if a, ok := netip.AddrFromSlice(routes[i].Dst.IP); ok {
-				bits, _ := routes[i].Dst.Mask.Size()
-				r.local = append(r.local, netip.PrefixFrom(a.Unmap(), bits))
+				a = a.Unmap()
+				if bits, _ := routes[i].Dst.Mask.Size(); bits == a.BitLen() {
+					r.local[a] = true
+				} else {
+					r.ranges = append(r.ranges, netip.PrefixFrom(a, bits))
+				}
 			}
 		}
 	}

@@ -97,7 +97,11 @@ func (r *route) ask(c intent.Client) *verdict {
 	out := r.port.Intend(r.front, c, r.clients.proxy)
 	v := &verdict{drops: out.Result == "drop", because: out.Because}
 	for _, i := range out.Backends {
-		v.targets = append(v.targets, r.backends[i])
+		// kube-proxy translates a packet once: what an endpoint names that is itself the address of a Service, it does not
+		// reach.
+		if b := r.backends[i]; !b.own.Load() {
+			v.targets = append(v.targets, b)
+		}
 	}
 	return v
 }

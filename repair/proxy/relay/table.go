@@ -100,6 +100,9 @@ func (t *table) routes(w Want, o Options, taken []netip.Addr) (map[frontKey]*rou
 	for _, x := range w.Extra {
 		serve(x.Port, intent.Frontend{Kind: intent.ClusterIP, Addr: x.Listen.Addr(), Port: int(x.Listen.Port()), OnNode: true})
 	}
+	for k, b := range backends {
+		b.own.Store(routes[frontKey(k)] != nil)
+	}
 	t.services, t.backends = services, backends
 	return routes, unserved
 }
