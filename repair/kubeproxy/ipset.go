@@ -18,9 +18,14 @@ type IPSet struct {
 	dataplane.IPVSSet
 	// Entries are sorted by their text, each once.
 	Entries []IPSetEntry
-	// Open says why it is not known what ought to be in it, empty where it is.
-	Open string
+	// Open says why it is not known what ought to be in it, empty where it is. ByChance is true where that is because
+	// chance decides: the entries are then one possibility, which is as right as any other.
+	Open     string
+	ByChance bool
 }
+
+// Known tells whether the set may be made with its entries.
+func (s *IPSet) Known() bool { return s.Open == "" || s.ByChance }
 
 // IPSetEntry is an entry of an IP set.
 type IPSetEntry struct {
@@ -82,14 +87,14 @@ func IPSets(plan *intent.Plan, p *traits.Proxy, h *host.Host, node string) []IPS
 	}
 	for _, sp := range plan.Ports {
 		loopBack := dataplane.LoopBackSet(sp.Family)
-		if i, ok := at[loopBack]; ok && out[i].Open == "" {
-			switch {
+		if i, ok := at[loopBack]; ok && out[i].Known() {
+			switch set := &out[i]; {
 			case sp.EndpointsUnknown:
-				out[i].Open = "the endpoints of " + sp.Key() + " were not read"
-			case sp.ByChance:
-				out[i].Open = "chance decides which of two copies of an endpoint of " + sp.Key() + " counts"
+				set.Open, set.ByChance = "the endpoints of "+sp.Key()+" were not read", false
 			case node == "":
-				out[i].Open = "which endpoints are on this node is not known"
+				set.Open, set.ByChance = "which endpoints are on this node is not known", false
+			case sp.ByChance:
+				set.Open, set.ByChance = "chance decides which of two copies of an endpoint of "+sp.Key()+" counts", true
 			}
 		}
 		for _, w := range dataplane.IPVSElements(sp) {

@@ -230,8 +230,7 @@ func (w *ipvsWriter) outFilter(plan *intent.Plan, on *IPTablesNode) {
 			rule := fmt.Sprintf("-s %s -m ipvs --vproto %d --vaddr %s --vport %d -j DROP", single(f.Addr), dataplane.ProtocolNumber(sp.Protocol), f.Addr, f.Port)
 			// Where the node's own address is not known, what is there is right.
 			if sp.NodeIP.IsValid() || there["-A "+w.ownClients.name+" "+rule] {
-				w.ownClients.service = sp.Namespace + "/" + sp.Name
-				w.ownClients.add(rule)
+				w.ownClients.add(rule) // no comment says whose it is
 			}
 		}
 	}

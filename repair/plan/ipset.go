@@ -2,10 +2,12 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/svcnet/svcnet/explain/check"
+	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/ipset"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/report"
@@ -45,6 +47,8 @@ type setChange struct {
 	report.RepairEdit
 	do, undo []string
 	findings []int
+	// unasked is the set that no rule may ask while it is changed; empty for none.
+	unasked string
 }
 
 // set plans what one of kube-proxy's sets needs.
@@ -55,7 +59,14 @@ func (m *setMending) set(want *kubeproxy.IPSet) {
 		found := m.which(func(f *report.Finding) bool {
 			return f.ID == "ipset-missing" && slices.Contains(strings.Split(f.Subject, ", "), want.Name)
 		})
-		if len(found) > 0 && want.Open == "" {
+		if len(found) == 0 {
+			// Rules ask also sets that are empty: they cannot be brought back without.
+			found = m.which(func(f *report.Finding) bool { return f.ID == "ipset-missing" })
+		}
+		if len(found) == 0 {
+			found = m.which(aboutRules)
+		}
+		if len(found) > 0 && want.Known() {
 			m.changes = append(m.changes, made(want, found))
 		}
 		return
@@ -200,7 +211,8 @@ func remade(s *ipset.Set, name string) []string {
 }
 
 // replaced is a set of the wrong type that is made anew. Where the kernel takes the two types for alike (their features
-// are the same), they are swapped, whoever asks the set; otherwise nobody may ask it: ok is false then.
+// are the same), they are swapped, whoever asks the set. Otherwise it destroys the set only while nobody asks it:
+// kube-proxy's own rules can be taken away for that time; where others ask it too, ok is false.
 func (m *setMending) replaced(have *ipset.Set, want *kubeproxy.IPSet) (c setChange, ok bool) {
 	c.RepairEdit = report.RepairEdit{
 		Table: setsTable, Object: setName(want.Name), Was: setLines(have), Will: wantedLines(want),
@@ -208,11 +220,14 @@ func (m *setMending) replaced(have *ipset.Set, want *kubeproxy.IPSet) (c setChan
 	}
 	if features[have.Type] != "" && features[have.Type] == features[want.Type] && have.Family == want.Family {
 		c.do, c.undo = swapped(want.Name, fresh(want)), swapped(want.Name, remade(have, want.Name))
-		return c, want.Open == ""
+		return c, want.Known()
 	}
 	c.do = slices.Concat([]string{"flush " + want.Name, "destroy " + want.Name}, fresh(want))
 	c.undo = slices.Concat([]string{"flush " + want.Name, "destroy " + want.Name}, remade(have, want.Name))
-	return c, want.Open == "" && !m.asked(want.Name)
+	if m.asked(want.Name) {
+		c.unasked = want.Name
+	}
+	return c, want.Known() && !m.askedByOthers(want.Name)
 }
 
 // spare is the name of the set that another one is swapped with.
@@ -244,34 +259,37 @@ var features = map[string]string{
 	"hash:net,port,net": "ip port ip2 nomatch",
 }
 
-// asked tells whether a rule or a list asks a set: the kernel destroys it only when none does.
+// asked tells whether a rule asks a set.
 func (s *site) asked(name string) bool {
-	for _, rs := range s.node.Rulesets {
-		for _, t := range rs.Tables {
-			for _, c := range t.Chains {
-				for i := range c.Rules {
-					if asks(&c.Rules[i], name) {
-						return true
-					}
-				}
-			}
-		}
-	}
+	return s.askedIn(func(string, string) bool { return true }, name)
+}
+
+// askedByOthers tells whether a rule asks a set that is in no chain of kube-proxy's, or a list has it.
+func (s *site) askedByOthers(name string) bool {
 	for _, set := range s.node.Sets {
 		if set.Captured != nil && slices.ContainsFunc(set.Captured.Entries, func(e ipset.Entry) bool { return e.Member == name }) {
 			return true
+		}
+	}
+	return s.askedIn(func(table, chain string) bool { return !dataplane.Stock(table, chain) }, name)
+}
+
+// askedIn tells whether a rule asks a set in a chain that fits.
+func (s *site) askedIn(fits func(table, chain string) bool, name string) bool {
+	for _, rs := range s.node.Rulesets {
+		for _, t := range rs.Tables {
+			for _, c := range t.Chains {
+				if fits(t.Name, c.Name) && slices.ContainsFunc(c.Rules, func(r netfilter.Rule) bool { return asks(&r, name) }) {
+					return true
+				}
+			}
 		}
 	}
 	return false
 }
 
 // asks tells whether a rule asks a set.
-func asks(r *netfilter.Rule, set string) bool {
-	return slices.ContainsFunc(r.Matches, func(m netfilter.Match) bool {
-		q, ok := m.(*netfilter.SetMatch)
-		return ok && q.Set == set
-	})
-}
+func asks(r *netfilter.Rule, set string) bool { return asksAny(r, map[string]bool{set: true}) }
 
 // steps are the one that changes sets, or none. What is made comes before what is added, and that before what goes.
 func (m *setMending) steps() []report.RepairStep {
@@ -312,7 +330,77 @@ func (m *setMending) steps() []report.RepairStep {
 	if m.node.Proxy.Presence == traits.Gone {
 		step.Lasts = "until kube-proxy runs again: its first sync keeps these entries"
 	}
-	return []report.RepairStep{step}
+	away, back := m.unask()
+	return slices.Concat(away, []report.RepairStep{step}, back)
+}
+
+// unask are the steps that take the rules away which ask sets that are destroyed, and that bring them back.
+func (m *setMending) unask() (away, back []report.RepairStep) {
+	sets := make(map[string]bool)
+	var findings []string
+	for i := range m.changes {
+		if c := &m.changes[i]; c.unasked != "" {
+			sets[c.unasked] = true
+			findings = append(findings, c.Findings...)
+		}
+	}
+	slices.Sort(findings)
+	findings = slices.Compact(findings)
+	in := strings.Join(slices.Sorted(maps.Keys(sets)), ", ")
+	for _, rs := range m.node.Rulesets {
+		for _, read := range rs.Tables {
+			t := &xtTable{rules: rs, name: read.Name, read: read, now: map[string]*xtChain{}}
+			var chains []string
+			for _, c := range read.Chains {
+				if slices.ContainsFunc(c.Rules, func(r netfilter.Rule) bool { return asksAny(&r, sets) }) {
+					chains = append(chains, c.Name)
+				}
+			}
+			if len(chains) == 0 {
+				continue
+			}
+			rules := 0
+			out, again := t.begin(), t.begin()
+			whole := make(map[string]*xtChain)
+			for _, name := range chains {
+				whole[name] = t.chain(name)
+				out.change(name, func(c *xtChain) *xtChain {
+					left := &xtChain{there: true, policy: c.policy}
+					for i, r := range c.rules {
+						if !asksAny(&read.Chain(name).Rules[i], sets) {
+							left.rules = append(left.rules, r)
+						}
+					}
+					rules += len(c.rules) - len(left.rules)
+					return left
+				})
+				out.edit(name, object{}, report.RepairEdit{Reason: "the kernel destroys no set that a rule asks", Findings: findings})
+			}
+			for _, name := range chains {
+				again.change(name, func(*xtChain) *xtChain { return whole[name] })
+				again.edit(name, object{}, report.RepairEdit{Reason: "the rules were taken away only for as long as the set was made", Findings: findings})
+			}
+			step := report.RepairStep{
+				Owner: ownerProxy, Title: fmt.Sprintf("take %s that ask %s out of table %s", plural(rules, "rule"), in, t.title()),
+				Reason:  "kube-proxy's rules ask the set, and the kernel destroys it only while none does",
+				Affects: "new connections to all Services for a moment, until the rules are back",
+				Risk:    "between this step and the one that brings the rules back packets are masqueraded, accepted and refused as if the set were empty",
+			}
+			away = append(away, out.done(step))
+			step.Title = fmt.Sprintf("bring back %s that ask %s to table %s", plural(rules, "rule"), in, t.title())
+			step.Reason, step.Risk = "they were taken away for the set to be made anew", "none beside that of the step before"
+			back = append(back, again.done(step))
+		}
+	}
+	return away, back
+}
+
+// asksAny tells whether a rule asks one of some sets.
+func asksAny(r *netfilter.Rule, sets map[string]bool) bool {
+	return slices.ContainsFunc(r.Matches, func(m netfilter.Match) bool {
+		q, ok := m.(*netfilter.SetMatch)
+		return ok && sets[q.Set]
+	})
 }
 
 // order says when a change is done.

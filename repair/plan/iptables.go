@@ -19,7 +19,7 @@ type xtPlanner struct {
 	*site
 	index  xtIndex
 	tables map[xtKey]*xtTable
-	// differences are those of the tables that kube-proxy writes in iptables mode.
+	// differences are those of the tables that kube-proxy writes in iptables mode, or in IPVS mode.
 	differences []*xtDifference
 	// own are the Services that have differences which packets meet.
 	own map[string]bool
@@ -45,7 +45,7 @@ func mendIPTables(s *site) []report.RepairStep {
 	p := &xtPlanner{site: s, tables: map[xtKey]*xtTable{}, own: map[string]bool{}, obstacles: map[int][]xtPlace{}, named: map[int]map[string]bool{}, passed: map[*netfilter.Rule]bool{}}
 	p.findObstacles()
 	var out []report.RepairStep
-	if s.node.Proxy.Mode == "iptables" {
+	if s.node.Proxy.Mode == "iptables" || s.node.Proxy.Mode == ipvsMode {
 		out = p.proxySteps()
 	}
 	out = append(out, p.leftoverSteps()...)
@@ -98,6 +98,9 @@ func (p *xtPlanner) want(family netfilter.Family, backend netfilter.Backend) (*k
 		if rs.Backend == backend || rs.Backend == netfilter.UnknownBackend {
 			on.Rulesets = append(on.Rulesets, rs)
 		}
+	}
+	if n.Proxy.Mode == ipvsMode {
+		return kubeproxy.IPVSRulesFor(family, n.Plan, &n.Proxy, on, n.Name)
 	}
 	return kubeproxy.IPTablesFor(family, n.Plan, &n.Proxy, on)
 }
@@ -193,6 +196,8 @@ func (p *xtPlanner) asks(i int, x *xtDifference) bool {
 	switch {
 	case x.move != nil || len(x.behind) > 0:
 		return len(p.namedBehind(i, x)) > 0
+	case p.mended[i] && p.node.Proxy.Mode == ipvsMode && !p.names(i, x.chain):
+		return false // sets, virtual servers and addresses do it
 	case x.repeated:
 		return f.ID == "duplicate-rules" && p.names(i, x.chain) && p.inRuleset(f, x)
 	case x.removes && f.ID == "dangling-or-orphan-chain":
