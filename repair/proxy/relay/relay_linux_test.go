@@ -81,6 +81,10 @@ func serve(t *testing.T, f func(*net.TCPConn)) netip.AddrPort {
 	go func() {
 		for {
 			c, err := l.Accept()
+			if errors.Is(err, syscall.EMFILE) {
+				time.Sleep(10 * time.Millisecond)
+				continue
+			}
 			if err != nil {
 				return
 			}
@@ -986,4 +990,75 @@ func TestHostilePeers(t *testing.T) {
 	}
 	all.Wait()
 	eventually(t, "no connection is left", func() bool { n, _ := r.Active(); return n == 0 })
+}
+
+// TestNoFilesLeft: without files for them connections are refused, not kept waiting, nothing spins, and all is well once
+// there are files again.
+func TestNoFilesLeft(t *testing.T) {
+	at := local(freePort(t))
+	r := start(t, relay.Options{Loops: 1}, port("TCP", at, serve(t, echo)))
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	var clients []int
+	for range 60 {
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(fd)
+		_ = syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Sec: 1})
+		clients = append(clients, fd)
+	}
+	// The relay has room for three connections and a half; the backend needs files too.
+	limit := before
+	limit.Cur = uint64(slices.Max(clients)) + 12
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	restore := func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before) }
+	defer restore()
+	cpu := func() time.Duration {
+		var u syscall.Rusage
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	for _, fd := range clients {
+		_ = syscall.Connect(fd, &syscall.SockaddrInet4{Port: int(at.Port()), Addr: [4]byte{127, 0, 0, 1}})
+		_, _ = syscall.Write(fd, []byte("x"))
+	}
+	answered, refused := 0, 0
+	for _, fd := range clients {
+		switch n, err := syscall.Read(fd, make([]byte, 1)); {
+		case n == 1:
+			answered++
+		case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.ENOTCONN):
+			refused++
+		default:
+			// The backend, which has no files either, may have taken the connection and not answered.
+		}
+	}
+	if refused < 40 {
+		t.Errorf("of 60 connections %d were answered and %d refused", answered, refused)
+	}
+	if m := metrics(t, r); m["svcnet_relay_refused_total TCP no-socket"] == 0 {
+		t.Errorf("metrics: %v", m)
+	}
+	begun := cpu()
+	time.Sleep(time.Second)
+	if used := cpu() - begun; used > 300*time.Millisecond {
+		t.Errorf("%v of CPU time in a second with nothing to do", used)
+	}
+	restore()
+	for _, fd := range clients {
+		_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
+	}
+	eventually(t, "no connection is left", func() bool { n, _ := r.Active(); return n == 0 })
+	time.Sleep(200 * time.Millisecond)
+	c := dial(t, at)
+	_, _ = c.Write([]byte("x"))
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		t.Errorf("no answer although there are files again: %v", err)
+	}
 }
