@@ -9,6 +9,7 @@ import (
 
 	"github.com/svcnet/svcnet/explain/render"
 	"github.com/svcnet/svcnet/plugin"
+	"github.com/svcnet/svcnet/repair/apply"
 )
 
 // cleanupFlags are what `cleanup` is asked.
@@ -24,7 +25,8 @@ func (a *app) cleanupCommand() *cobra.Command {
 		Short: "Remove what an interrupted svcnet left in the cluster",
 		Long: "Delete the pods that read nodes, those of runs that still go on included. Each deletes itself when its node is " +
 			"read, also after an interrupt; only a client that was killed leaves one, which ends by itself after a few " +
-			"minutes and stays as an object until this, or the next run, deletes it.",
+			"minutes and stays as an object until this, or the next run, deletes it.\n\n" +
+			"On a node it also names runs of repair that were interrupted in their middle, and how they are taken back.",
 		Example: fmt.Sprintf("  %[1]s cleanup", a.name),
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.cleanup(c.Context(), f) },
@@ -36,6 +38,7 @@ func (a *app) cleanupCommand() *cobra.Command {
 }
 
 func (a *app) cleanup(ctx context.Context, f *cleanupFlags) error {
+	a.noteInterrupted(apply.DefaultFolder)
 	api, err := f.live.api()
 	if err != nil {
 		return err

@@ -54,6 +54,11 @@ func (o *output) formats() []string {
 	return slices.Compact(all)
 }
 
+// forPeople tells whether a document is shown as text that nobody reads by program.
+func (o *output) forPeople() bool {
+	return (o.format == "" || o.format == defaultFormat) && *o.flags.TemplatePrinterFlags.TemplateArgument == ""
+}
+
 // printer prints one document.
 type printer func(w io.Writer, doc runtime.Object) error
 
@@ -139,6 +144,12 @@ func named(doc runtime.Object) []runtime.Object {
 		return one(d.TypeMeta, d.Node)
 	case *report.Diff:
 		return one(d.TypeMeta, d.After.Node)
+	case *report.RepairPlan:
+		return one(d.TypeMeta, d.Node)
+	case *report.RepairRun:
+		return one(d.TypeMeta, d.ID)
+	case *report.RepairRuns:
+		return namedItems(d.TypeMeta, d.Items, func(r *report.RepairRun) string { return r.ID })
 	case *report.TraceList:
 		return namedItems(d.TypeMeta, d.Items, func(t *report.Trace) string { return t.Node })
 	case *report.NodeStatusList:

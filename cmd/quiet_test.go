@@ -36,6 +36,8 @@ var quiet = []struct {
 	{"diff", []string{demoNode, demoNode}, false},
 	{"explain", nil, false},
 	{"explain", []string{"stale-endpoint-rule"}, false},
+	{"repair", []string{"-A", "--demo", "-o", "json"}, true},
+	{"repair", []string{"-A", "--demo"}, false},
 	{"status", []string{"--demo", "-o", "json"}, true},
 	{"status", []string{"--demo"}, false},
 	{"trace", []string{"svc/web", "-n", "store", "--demo", "-o", "json"}, true},

@@ -93,7 +93,7 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
-	root.AddCommand(a.auditCommand(), a.cleanupCommand(), a.collectCommand(), a.diffCommand(), a.explainCommand(), a.statusCommand(), a.traceCommand(), a.tuiCommand(), a.versionCommand(), a.waitCommand())
+	root.AddCommand(a.auditCommand(), a.cleanupCommand(), a.collectCommand(), a.diffCommand(), a.explainCommand(), a.proxyCommand(), a.repairCommand(), a.statusCommand(), a.traceCommand(), a.tuiCommand(), a.versionCommand(), a.waitCommand())
 	a.completion(root)
 	return root
 }

@@ -65,13 +65,21 @@ func (o *AuditOptions) check() error {
 }
 
 func (m *model) audit(o AuditOptions) (*report.Report, error) {
-	for _, name := range o.Services {
-		if _, ok := m.objects.Service(o.Namespace, name); !ok && len(m.plan.Of(o.Namespace, name)) == 0 {
-			return nil, &NotFoundError{m.notFound(TraceOptions{Namespace: o.Namespace, Service: name})}
-		}
+	if err := m.lacks(o); err != nil {
+		return nil, err
 	}
 	_, found := m.audited(o)
 	return m.report(o, found), nil
+}
+
+// lacks is the error of a Service that was asked for and is not there.
+func (m *model) lacks(o AuditOptions) error {
+	for _, name := range o.Services {
+		if _, ok := m.objects.Service(o.Namespace, name); !ok && len(m.plan.Of(o.Namespace, name)) == 0 {
+			return &NotFoundError{m.notFound(TraceOptions{Namespace: o.Namespace, Service: name})}
+		}
+	}
+	return nil
 }
 
 // audited is the node with its service ports, and what the checks find.

@@ -73,6 +73,10 @@ func Read(s *snapshot.Snapshot, o AuditOptions) (*Reading, error) {
 	return r, nil
 }
 
+// Lacks is a *NotFoundError for the first Service that was asked for by name and that the evidence does not have; nil where
+// it has them all.
+func (r *Reading) Lacks() error { return r.model.lacks(r.options) }
+
 // Changes gives the Services whose paths may differ between two readings, by namespace and name, with the traces of
 // both; nil where a reading does not have the Service.
 //

@@ -38,6 +38,10 @@ type Format struct {
 	StatusList func(w io.Writer, l *report.NodeStatusList, o Options) error
 	// Diff shows what changed between two.
 	Diff func(w io.Writer, d *report.Diff, o Options) error
+	// RepairPlan shows what would be done, RepairRun and RepairRunList what was.
+	RepairPlan    func(w io.Writer, p *report.RepairPlan, o Options) error
+	RepairRun     func(w io.Writer, r *report.RepairRun, o Options) error
+	RepairRunList func(w io.Writer, l *report.RepairRuns, o Options) error
 }
 
 // Shows tells whether the format can show documents of a kind.
@@ -51,6 +55,8 @@ func (f Format) Shows(kind string) bool {
 		return f.Status != nil
 	case "Diff":
 		return f.Diff != nil
+	case "RepairPlan":
+		return f.RepairPlan != nil
 	}
 	return false
 }
@@ -82,6 +88,18 @@ func (f Format) Show(w io.Writer, doc any, o Options) error {
 		if f.Diff != nil {
 			return f.Diff(w, d, o)
 		}
+	case *report.RepairPlan:
+		if f.RepairPlan != nil {
+			return f.RepairPlan(w, d, o)
+		}
+	case *report.RepairRun:
+		if f.RepairRun != nil {
+			return f.RepairRun(w, d, o)
+		}
+	case *report.RepairRuns:
+		if f.RepairRunList != nil {
+			return f.RepairRunList(w, d, o)
+		}
 	case *report.NodeStatusList:
 		if f.StatusList != nil {
 			return f.StatusList(w, d, o)
@@ -95,8 +113,9 @@ func Formats() []Format {
 	return []Format{
 		{Name: "dot", Short: "Graph in the DOT language of Graphviz", Trace: DOT},
 		{Name: "mermaid", Short: "Graph for Markdown pages that draw Mermaid", Trace: Mermaid},
-		{Name: "tree", Short: "Tree of frontends, clients and backends, or of findings", Trace: Tree, Report: Report, Status: Status,
-			TraceList: TreeList, ReportList: ReportList, StatusList: StatusList, Diff: Diff},
+		{Name: "tree", Short: "Tree of frontends, clients and backends, or of findings, or of steps", Trace: Tree, Report: Report, Status: Status,
+			TraceList: TreeList, ReportList: ReportList, StatusList: StatusList, Diff: Diff,
+			RepairPlan: RepairPlan, RepairRun: RepairRun, RepairRunList: RepairRunList},
 		{Name: "wide", Short: "Tables of every path, backend and hop", Trace: Wide, TraceList: WideList},
 	}
 }

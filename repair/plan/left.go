@@ -10,7 +10,7 @@ import (
 type reason string
 
 const (
-	ofObjects  reason = "the objects ask for it: the Service, its slices or its pods have to change, and svcnet changes no objects"
+	ofObjects  reason = "it is of the objects, which svcnet does not change"
 	ofPlugin   reason = "the network plugin makes it, or lets it be"
 	ofSettings reason = "it is a setting of kube-proxy's, which reads it when it starts"
 	ofProxy    reason = "kube-proxy has to do it itself"
@@ -51,6 +51,7 @@ var reasons = map[string]reason{
 	"localhost-nodeport-unsupported":         ofSettings,
 	"mtu-exceeds-underlay":                   ofPlugin,
 	"node-name-mismatch":                     ofSettings,
+	"nodeport-reply-bypasses-node":           ofClients,
 	"nodeport-allocated-twice":               ofObjects,
 	"nodeport-collides-with-host-listener":   ofObjects,
 	"nodeport-in-ephemeral-range":            ofObjects,

@@ -31,7 +31,11 @@ const guestPatience = 15
 // TestIPVS is TestRandomObjects and TestMutants in IPVS mode. It is one of the long runs (make full), behind the build tag
 // guest: each change takes half a minute. The kernel of a test machine mostly lacks it: both run in
 // a guest of package uml, on one lab.
-func TestIPVS(t *testing.T) {
+func TestIPVS(t *testing.T) { runInGuest(t, "TestInGuest") }
+
+// runInGuest runs a test of this package in a guest, on a lab of its own.
+func runInGuest(t *testing.T, test string) {
+	t.Helper()
 	if why := uml.Missing(); why != "" {
 		t.Skip(why)
 	}
@@ -61,7 +65,7 @@ func TestIPVS(t *testing.T) {
 	minutes := setting(t, "SVCNET_GUEST_MINUTES", guestPatience)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(minutes)*time.Minute)
 	defer cancel()
-	out, err := g.Boot(ctx, fmt.Sprintf("%s\nGOGC=400 %s -test.run '^TestInGuest$' -test.v -test.timeout %dm\n", script, inside, minutes))
+	out, err := g.Boot(ctx, fmt.Sprintf("%s\nGOGC=400 %s -test.run '^%s$' -test.v -test.timeout %dm\n", script, inside, test, minutes))
 	if err != nil || !strings.Contains(out, "\nPASS\n") {
 		t.Fatalf("%v\n%s", err, out)
 	}

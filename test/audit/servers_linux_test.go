@@ -39,7 +39,7 @@ func newIPVS(t *testing.T, m *maker) plane {
 	}
 	x := &ipvsNode{}
 	// This takes time, and a sample does not get as far as leftover rules.
-	if os.Getenv("SVCNET_MUTANTS") != "" {
+	if os.Getenv("SVCNET_MUTANTS") != "" || os.Getenv("SVCNET_REPAIR_MUTANTS") != "" {
 		x.old = m.oldRules(t)
 		empty := &ruleText{}
 		for _, table := range []string{"mangle", "nat", "filter"} {
