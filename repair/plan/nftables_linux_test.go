@@ -373,3 +373,133 @@ func (b *bench) damage(t *nft.Table) string {
 	}
 	return fmt.Sprintf("%s chain %s: more", t, extra.Name)
 }
+
+// TestNFTForeign: a rule of another program that is in the way goes, from wherever in its chain it stands, and comes back
+// to its place; the rest of the table stays.
+func TestNFTForeign(t *testing.T) {
+	node, err := snapshot.Load([]string{"../../test/recorded/testdata/kube-proxy-1.36-nftables"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const drop, other, counted = "ip saddr 10.244.1.0/24 drop", "tcp dport 22 accept", "counter"
+	for name, rules := range map[string][]string{
+		"alone":          {drop},
+		"first":          {drop, other},
+		"in the middle":  {counted, drop, other},
+		"last":           {counted, other, drop},
+		"more than once": {drop, drop, counted, drop, other, drop},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &bench{node: node}
+			inNamespace(t, func() error {
+				recorded, err := nft.ParseNetlink(node.Of(snapshot.NFTNetlink)[0].Data, "")
+				if err != nil {
+					return err
+				}
+				if err := load(recorded); err != nil {
+					return err
+				}
+				table := "table ip hostfw { chain guard { type filter hook prerouting priority -310; policy accept; " + strings.Join(rules, "; ") + "; }; }\n"
+				if err := runNFT(nftCommand(table)); err != nil {
+					return err
+				}
+				return b.foreign(t, len(rules))
+			})
+		})
+	}
+}
+
+func (b *bench) foreign(t *testing.T, rules int) error {
+	broken, err := listed()
+	if err != nil {
+		return err
+	}
+	r, err := b.read()
+	if err != nil {
+		return err
+	}
+	p := Make(r, Options{})
+	steps := slices.DeleteFunc(p.Steps, func(s report.RepairStep) bool { return s.Kind != kindNFTables })
+	if len(steps) != 1 || steps[0].Owner != ownerForeign || steps[0].Consent != AllowForeign {
+		t.Errorf("%d steps: %+v", len(steps), steps)
+		return nil
+	}
+	if err := runNFT(steps[0].Do); err != nil {
+		return err
+	}
+	want := strings.Join(slices.DeleteFunc(strings.Split(broken, "\n"), func(l string) bool { return l == "  ip saddr 10.244.1.0/24 drop" }), "\n")
+	if got, err := listed(); err != nil || got != want {
+		t.Errorf("error %v; removed (-want +got):\n%s", err, gocmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
+	}
+	if r, err = b.read(); err != nil {
+		return err
+	}
+	for _, e := range steps[0].Edits {
+		if is, err := StandingOf(r.Node(), steps[0].Kind, e); err != nil || is != Done {
+			t.Errorf("%s is %s, error %v", e.Object, is, err)
+		}
+	}
+	if again := Make(r, Options{}); slices.ContainsFunc(again.Steps, func(s report.RepairStep) bool { return s.Kind == kindNFTables }) {
+		t.Errorf("there is still something to do: %+v", again.Steps)
+	}
+	if err := runNFT(steps[0].Undo); err != nil {
+		return err
+	}
+	if got, err := listed(); err != nil || got != broken {
+		t.Errorf("error %v; put back (-want +got):\n%s", err, gocmp.Diff(strings.Split(broken, "\n"), strings.Split(got, "\n")))
+	}
+	return nil
+}
+
+// TestNFTLeftovers: tables of nftables mode beside a kube-proxy in iptables mode are removed whole, and come back whole.
+func TestNFTLeftovers(t *testing.T) {
+	tables, err := snapshot.Load([]string{"../../test/recorded/testdata/kube-proxy-1.36-nftables"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := snapshot.Load([]string{"../../test/recorded/testdata/kube-proxy-1.36-iptables-nft"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Evidence = slices.DeleteFunc(node.Evidence, func(e snapshot.Evidence) bool { return e.Format == snapshot.NFTNetlink })
+	node.Evidence = append(node.Evidence, tables.Of(snapshot.NFTNetlink)[0])
+	b := &bench{node: node}
+	inNamespace(t, func() error {
+		recorded, err := nft.ParseNetlink(tables.Of(snapshot.NFTNetlink)[0].Data, "")
+		if err != nil {
+			return err
+		}
+		if err := load(recorded); err != nil {
+			return err
+		}
+		before, err := listed()
+		if err != nil {
+			return err
+		}
+		r, err := b.read()
+		if err != nil {
+			return err
+		}
+		steps := slices.DeleteFunc(Make(r, Options{}).Steps, func(s report.RepairStep) bool { return s.Kind != kindNFTables })
+		if len(steps) != 2 {
+			t.Errorf("%d steps, want one for each family", len(steps))
+		}
+		for _, s := range steps {
+			if err := runNFT(s.Do); err != nil {
+				return err
+			}
+		}
+		if out, err := exec.Command("nft", "list", "tables").Output(); err != nil || len(out) > 0 {
+			t.Errorf("left: %s, error %v", out, err)
+		}
+		for _, s := range slices.Backward(steps) {
+			if err := runNFT(s.Undo); err != nil {
+				return err
+			}
+		}
+		if after, err := listed(); err != nil || after != before {
+			t.Errorf("error %v; put back (-want +got):\n%s", err, gocmp.Diff(strings.Split(before, "\n"), strings.Split(after, "\n")))
+		}
+		return nil
+	})
+}
