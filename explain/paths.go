@@ -95,6 +95,9 @@ func (m *model) walk(c *cell, tested func(netip.Prefix)) []fate {
 
 // fate reads an ending.
 func (m *model) fate(c *cell, e netfilter.Ending) fate {
+	if stays(&e) {
+		e.DstBy = -1
+	}
 	f := fate{Ending: e}
 	translated := e.DstBy >= 0
 	if translated {
@@ -131,6 +134,15 @@ func (m *model) fate(c *cell, e netfilter.Ending) fate {
 		f.backend = netip.AddrPort{}
 	}
 	return f
+}
+
+// stays tells whether svcnet's own proxy has bound a translation of a packet to where it goes anyhow: it is meant to be
+// refused there, and nothing behind is to translate it.
+func stays(e *netfilter.Ending) bool {
+	if e.DstBy < 0 || e.Packet.Dst != e.Packet.OrigDst || e.Packet.DstPort != e.Packet.OrigDstPort {
+		return false
+	}
+	return strings.HasSuffix(e.Hops[e.DstBy].Table, " svcnet")
 }
 
 // arrived reads the ending of a packet that was delivered or sent on.
