@@ -45,6 +45,7 @@ type proxyFlags struct {
 	masqueradeAll   bool
 	runtime         string
 	journal         string
+	userspace       userspaceFlags
 }
 
 func (a *app) proxyCommand() *cobra.Command {
@@ -92,6 +93,7 @@ func (a *app) proxyCommand() *cobra.Command {
 	fs.StringVar(&f.node, "node", "", "Name of this node (default: the Node object that is this machine)")
 	fs.StringArrayVarP(&f.files, "filename", "f", nil, "File or folder with Services, EndpointSlices and the Node: no server is asked (repeatable)")
 	fs.StringVar(&f.runtime, "runtime-folder", proxy.RuntimeFolder, "Folder of the lock that keeps the proxy the only one of the node")
+	f.userspace.addFlags(fs)
 	f.live.addCluster(c)
 	return c
 }
@@ -118,7 +120,7 @@ func (f *proxyFlags) check(args []string, changed func(string) bool) error {
 	case slices.Contains(f.files, "-") && len(f.files) > 1:
 		return usage("-f - is standard input: give it alone, or files")
 	}
-	return nil
+	return f.userspace.check(changed)
 }
 
 // proxy serves, or says what it would do.
@@ -143,6 +145,9 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags, args []string, changed f
 	p, err := a.planProxy(ctx, f, names, changed)
 	if err != nil {
 		return err
+	}
+	if f.userspace.on {
+		return a.proxyUserspace(ctx, f, p)
 	}
 	if f.showRules {
 		for _, t := range p.tables {
@@ -221,8 +226,8 @@ func nodeOfFiles(files *snapshot.Snapshot) string {
 	return ""
 }
 
-// serve serves until something ends it.
-func (a *app) serve(ctx context.Context, f *proxyFlags, p *proxyPlan) error {
+// until says what ends a run.
+func (f *proxyFlags) until() string {
 	until := []string{"interrupted"}
 	if f.ttl > 0 {
 		until = append(until, f.ttl.String()+" are over")
@@ -230,7 +235,12 @@ func (a *app) serve(ctx context.Context, f *proxyFlags, p *proxyPlan) error {
 	if f.untilHealthy {
 		until = append(until, "kube-proxy serves again")
 	}
-	hold, err := proxy.Hold(f.runtime, proxy.Running{PID: os.Getpid(), Started: time.Now().UTC().Truncate(time.Second), Mode: "kernel", Until: strings.Join(until, ", or ")})
+	return strings.Join(until, ", or ")
+}
+
+// serve serves until something ends it.
+func (a *app) serve(ctx context.Context, f *proxyFlags, p *proxyPlan) error {
+	hold, err := proxy.Hold(f.runtime, proxy.Running{PID: os.Getpid(), Started: time.Now().UTC().Truncate(time.Second), Mode: "kernel", Until: f.until()})
 	if err != nil {
 		return err
 	}

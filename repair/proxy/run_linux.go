@@ -35,7 +35,7 @@ func Run(ctx context.Context, c Config) (ending Ending, err error) {
 	o.Health.SetAddrs(s.NodePortIPs())
 	go o.Health.Run(within)
 	ended := make(chan Ending, 1)
-	go func() { ended <- c.end(within); stop() }()
+	go func() { ended <- c.End(within); stop() }()
 	if err := s.Serve(within); err != nil {
 		return "", err
 	}
@@ -46,8 +46,8 @@ func Run(ctx context.Context, c Config) (ending Ending, err error) {
 	return ending, nil
 }
 
-// end waits for the end of a run.
-func (c *Config) end(ctx context.Context) Ending {
+// End waits for the end of a run, and says what it is: ctx ends, the time is over, or kube-proxy serves again.
+func (c *Config) End(ctx context.Context) Ending {
 	var over <-chan time.Time
 	if c.TTL > 0 {
 		t := time.NewTimer(c.TTL)
