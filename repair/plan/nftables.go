@@ -65,16 +65,20 @@ func mendNFTables(s *site) []report.RepairStep {
 	if len(relevant) == 0 {
 		return nil
 	}
-	var out []report.RepairStep
+	var all []*nftDifference
 	for _, family := range []netfilter.Family{netfilter.IPv4, netfilter.IPv6} {
 		d, err := s.nftDifference(family)
 		if err != nil {
 			s.leave(relevant, err.Error())
 			continue
 		}
-		if d == nil {
-			continue
+		if d != nil {
+			all = append(all, d)
 		}
+	}
+	s.ask(all, relevant)
+	var out []report.RepairStep
+	for _, d := range all {
 		out = append(out, s.mendNFTable(d, relevant)...)
 	}
 	return out
@@ -121,7 +125,7 @@ func (s *site) mendNFTable(d *nftDifference, relevant []int) []report.RepairStep
 		return []report.RepairStep{s.makeNFTable(d, relevant)}
 	}
 	var out []report.RepairStep
-	if chosen := s.choose(d, relevant); len(chosen) > 0 {
+	if chosen := d.chosen(); len(chosen) > 0 {
 		out = append(out, s.nftStep(d, chosen))
 	}
 	if d.table.Dormant {
@@ -179,43 +183,57 @@ func elsewhere(f *report.Finding) bool {
 	return false
 }
 
-// choose picks the changes that findings ask for: of a Service those that are about it or name one of its objects, of
-// what serves all those that findings name. What serves all and nobody names counts where a finding is explained by
-// nothing else. What a change that is picked leads to comes with it.
-func (s *site) choose(d *nftDifference, relevant []int) []*nftChange {
+// ask notes which findings ask for which changes: of a Service those that are about it or name one of its objects, of what
+// serves all those that name it. What serves all and nobody names is asked for by findings that nothing else explains.
+func (s *site) ask(all []*nftDifference, relevant []int) {
 	covered := make(map[int]bool)
-	for _, i := range relevant {
-		f := &s.findings[i]
-		names := nftNames(d.name, f)
-		service := ""
-		if f.Object.Kind == "Service" {
-			service = f.Object.Namespace + "/" + f.Object.Name
-		}
-		for _, c := range d.changes {
-			asked := c.service != "" && c.service == service
-			switch {
-			case c.what == nftChainObject:
-				asked = asked || names["chain "+c.name]
-			case c.what == nftEntryObject:
-				state := cmp.Or(c.will, c.was)
-				asked = asked || names["entry "+c.name+": "+state.entry]
-			}
-			if asked {
-				c.findings = append(c.findings, i)
+	for _, d := range all {
+		for _, i := range relevant {
+			if d.asked(i, &s.findings[i]) {
 				covered[i] = true
 			}
 		}
 	}
-	for _, c := range d.changes {
-		if len(c.findings) > 0 || c.service != "" || c.what == nftEntryObject && c.will == nil {
-			continue
-		}
-		for _, i := range relevant {
-			if f := &s.findings[i]; !covered[i] && !elsewhere(f) && check.Rank(f.Severity) <= check.Rank(check.Warning) {
-				c.findings = append(c.findings, i)
+	for _, d := range all {
+		for _, c := range d.changes {
+			if len(c.findings) > 0 || c.service != "" || c.what == nftEntryObject && c.will == nil {
+				continue
+			}
+			for _, i := range relevant {
+				if f := &s.findings[i]; !covered[i] && !elsewhere(f) && check.Rank(f.Severity) <= check.Rank(check.Warning) {
+					c.findings = append(c.findings, i)
+				}
 			}
 		}
 	}
+}
+
+// asked notes the changes that one finding asks for, and tells whether there are any.
+func (d *nftDifference) asked(i int, f *report.Finding) bool {
+	names := nftNames(d.name, f)
+	service := ""
+	if f.Object.Kind == "Service" {
+		service = f.Object.Namespace + "/" + f.Object.Name
+	}
+	found := false
+	for _, c := range d.changes {
+		asks := c.service != "" && c.service == service
+		switch c.what {
+		case nftChainObject:
+			asks = asks || names["chain "+c.name]
+		case nftEntryObject:
+			asks = asks || names["entry "+c.name+": "+cmp.Or(c.will, c.was).entry]
+		}
+		if asks {
+			c.findings = append(c.findings, i)
+			found = true
+		}
+	}
+	return found
+}
+
+// chosen are the changes that findings ask for, and what they lead to.
+func (d *nftDifference) chosen() []*nftChange {
 	return d.withNeeds(slices.DeleteFunc(slices.Clone(d.changes), func(c *nftChange) bool { return len(c.findings) == 0 }))
 }
 
