@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/netfilter"
@@ -25,7 +26,11 @@ var leftoverProxyModeRules = Check{
 				out = append(out, l.finding(rs, n.Proxy.Mode))
 			}
 		}
-		return append(out, n.leftNFT()...)
+		out = append(out, n.leftNFT()...)
+		if f, ok := n.leftDevice(); ok {
+			out = append(out, f)
+		}
+		return out
 	},
 	Explains: []string{"reject-rule-with-ready-endpoints", "stale-endpoint-rule"},
 }
@@ -80,6 +85,50 @@ func (l *left) add(rs *netfilter.Ruleset, t *netfilter.Table, c *netfilter.Chain
 			l.services = once(l.services, key)
 		}
 	}
+}
+
+// leftDevice is about the addresses of Services on kube-ipvs0 where kube-proxy does not run in IPVS mode: packets to them
+// that no rule translates end on the node.
+func (n *Node) leftDevice() (report.Finding, bool) {
+	if n.Proxy.Mode == ipvsMode || !n.Has(Addrs) {
+		return report.Finding{}, false
+	}
+	var at []report.Evidence
+	addrs, servers := 0, 0
+	on := make(map[netip.Addr]bool)
+	for i := range n.Host.Addrs {
+		a := &n.Host.Addrs[i]
+		if a.Link != KubeIPVS0 || a.Prefix.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		addrs++
+		on[a.Prefix.Addr()] = true
+		if len(at) < 3 {
+			at = append(at, HostEvidence("ip addr", a.Evidence))
+		}
+	}
+	if addrs == 0 {
+		return report.Finding{}, false
+	}
+	if n.IPVS != nil {
+		for i := range n.IPVS.Services {
+			if on[n.IPVS.Services[i].Addr] {
+				servers++
+			}
+		}
+	}
+	f := report.Finding{
+		Severity: Warning, Subject: "addresses of ipvs mode (" + KubeIPVS0 + ")",
+		Message: fmt.Sprintf("kube-proxy runs in %s mode, and %s still has %d addresses of IPVS mode: packets to them that no rule translates end on this node", n.Proxy.Mode, KubeIPVS0, addrs),
+		Want:    "no " + KubeIPVS0, Got: fmt.Sprintf("%d addresses on %s", addrs, KubeIPVS0), Evidence: at,
+		Causes: []string{"the proxy mode was changed: between iptables and IPVS kube-proxy removes nothing of the other mode when it starts"},
+		Remedy: "run kube-proxy --cleanup once on this node while kube-proxy is stopped, then start it; or by hand: ip link del " + KubeIPVS0,
+	}
+	if servers > 0 {
+		f.Message += fmt.Sprintf("; it has %s for them", plural(servers, "virtual server"))
+		f.Got += fmt.Sprintf(", %s", plural(servers, "virtual server"))
+	}
+	return f, true
 }
 
 // stops tells whether a rule ends or translates packets.

@@ -493,6 +493,9 @@ func (k *kernelText) state() map[string]string {
 	for _, file := range []string{recordedServers, recordedSets, recordedAddrs, recordedRoutes4, recordedRoutes6} {
 		all := k.lines(file)
 		for i, l := range all {
+			if strings.Contains(l, ": kube-ipvs0: ") {
+				_, l, _ = strings.Cut(l, ":") // a new device has a new number
+			}
 			if file == recordedSets {
 				l = without(l, "initval", "bucketsize", "hashsize")
 			}

@@ -22,6 +22,14 @@ import (
 type Options struct {
 	// Finding limits to findings of this id; empty: all. Services and namespaces are limited by the reading's own options.
 	Finding string
+	// Namespace and Service limit to findings about one Service, and about none; empty: all.
+	Namespace, Service string
+}
+
+// wants tells whether a plan is about a finding.
+func (o *Options) wants(f *report.Finding) bool {
+	return (o.Finding == "" || f.ID == o.Finding) &&
+		(o.Service == "" || f.Object.Kind != "Service" || f.Object.Namespace == o.Namespace && f.Object.Name == o.Service)
 }
 
 // site is a node as menders see it.
@@ -62,6 +70,7 @@ var menders = []mender{
 	{"leftover tables of nftables", mendNFTLeftovers},
 	{"foreign rules of nftables", mendForeignNFT},
 	{"iptables", mendIPTables},
+	{"what is left of IPVS mode", mendLeftIPVS},
 	{"conntrack", mendFlows},
 }
 
@@ -79,7 +88,7 @@ const (
 func Make(r *explain.Reading, o Options) *report.RepairPlan {
 	s := &site{node: r.Node(), mended: make(map[int]bool), because: make(map[int]string)}
 	for _, f := range r.Report.Findings {
-		if o.Finding == "" || f.ID == o.Finding {
+		if o.wants(&f) {
 			s.findings = append(s.findings, f)
 		}
 	}
