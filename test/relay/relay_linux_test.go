@@ -1,0 +1,383 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"slices"
+	"sort"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/svcnet/svcnet/test/shares"
+)
+
+// objects are the cluster of the tests: Services with pods a (on the node), c and d (on the other node) as backends.
+func objects(change ...string) string {
+	const text = `
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+spec: {podCIDRs: [10.1.1.0/24, "fd01:1::/64"]}
+status: {addresses: [{type: InternalIP, address: 172.16.0.1}, {type: InternalIP, address: "fd16::1"}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec:
+  type: LoadBalancer
+  clusterIPs: [10.96.0.10, "fd96::10"]
+  clusterIP: 10.96.0.10
+  ipFamilies: [IPv4, IPv6]
+  externalIPs: [198.51.100.9]
+  ports: [{name: http, port: 80, nodePort: 30080, protocol: TCP}]
+status: {loadBalancer: {ingress: [{ip: 198.51.100.10}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: near, namespace: shop}
+spec:
+  type: LoadBalancer
+  clusterIP: 10.96.0.11
+  externalTrafficPolicy: Local
+  healthCheckNodePort: 30999
+  loadBalancerSourceRanges: [203.0.113.0/24]
+  ports: [{name: http, port: 80, nodePort: 30081, protocol: TCP}]
+status: {loadBalancer: {ingress: [{ip: 198.51.100.11}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: sticky, namespace: shop}
+spec:
+  clusterIP: 10.96.0.12
+  sessionAffinity: ClientIP
+  sessionAffinityConfig: {clientIP: {timeoutSeconds: 3}}
+  ports: [{name: http, port: 80, protocol: TCP}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: dns, namespace: shop}
+spec:
+  type: NodePort
+  clusterIPs: [10.96.0.53, "fd96::53"]
+  clusterIP: 10.96.0.53
+  ipFamilies: [IPv4, IPv6]
+  ports: [{name: dns, port: 53, nodePort: 30053, protocol: UDP}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: empty, namespace: shop}
+spec:
+  clusterIP: 10.96.0.14
+  ports: [{name: http, port: 80, protocol: TCP}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: inside, namespace: shop}
+spec:
+  clusterIP: 10.96.0.15
+  internalTrafficPolicy: Local
+  ports: [{name: http, port: 80, protocol: TCP}]
+`
+	var b strings.Builder
+	b.WriteString(text)
+	for _, name := range []string{"web", "near", "sticky", "dns", "inside"} {
+		port, protocol := "http", "TCP"
+		if name == "dns" {
+			port, protocol = "dns", "UDP"
+		}
+		for i, family := range []string{"IPv4", "IPv6"} {
+			if i == 1 && name != "web" && name != "dns" {
+				continue
+			}
+			fmt.Fprintf(&b, "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %s-%s, namespace: shop, labels: {kubernetes.io/service-name: %s}}\naddressType: %s\nports: [{name: %s, port: 8080, protocol: %s}]\nendpoints:\n", name, strings.ToLower(family), name, family, port, protocol)
+			for _, pod := range []string{"a", "c", "d"} {
+				node := "n2"
+				if pod == "a" {
+					node = "n1"
+				}
+				fmt.Fprintf(&b, "- {addresses: [%q], nodeName: %s, conditions: {ready: true}}\n", podAddrs[pod][i], node)
+			}
+		}
+	}
+	out := b.String()
+	for i := 0; i+1 < len(change); i += 2 {
+		out = strings.ReplaceAll(out, change[i], change[i+1])
+	}
+	return out
+}
+
+// cell is what one client gets at one address.
+type cell struct {
+	network, client, to, from string
+	// want are the backends, or "refused", "reset" or "nothing".
+	want string
+}
+
+var cells = []cell{
+	{"tcp", "b", "10.96.0.10:80", "", "a c d"},
+	{"tcp", "node", "10.96.0.10:80", "", "a c d"},
+	{"tcp", "c", "10.96.0.10:80", "", "a c d"},
+	{"tcp", "outside", "10.96.0.10:80", "", "a c d"},
+	{"tcp", "a", "10.96.0.10:80", "", "a c d"}, // a backend itself
+	{"tcp", "b", "[fd96::10]:80", "", "a c d"},
+	{"tcp", "node", "[fd96::10]:80", "", "a c d"},
+	{"tcp", "b", "198.51.100.9:80", "", "a c d"},
+	{"tcp", "outside", "198.51.100.9:80", "", "a c d"},
+	{"tcp", "outside", "198.51.100.10:80", "", "a c d"},
+	{"tcp", "node", "198.51.100.10:80", "", "a c d"},
+	{"tcp", "outside", "172.16.0.1:30080", "", "a c d"},
+	{"tcp", "outside", "[fd16::1]:30080", "", "a c d"},
+	{"tcp", "b", "172.16.0.1:30080", "", "a c d"},
+	{"tcp", "node", "172.16.0.1:30080", "", "a c d"},
+	{"tcp", "node", "127.0.0.1:30080", "", "a c d"},
+	// externalTrafficPolicy Local, with source ranges
+	{"tcp", "outside", "172.16.0.1:30081", "", "a"},
+	{"tcp", "b", "172.16.0.1:30081", "", "a c d"},
+	{"tcp", "node", "172.16.0.1:30081", "", "a c d"},
+	{"tcp", "outside", "198.51.100.11:80", "203.0.113.9", "a"},
+	{"tcp", "outside", "198.51.100.11:80", "172.16.0.9", "reset"},
+	{"tcp", "b", "198.51.100.11:80", "", "reset"},
+	{"tcp", "b", "10.96.0.11:80", "", "a c d"},
+	// internalTrafficPolicy Local
+	{"tcp", "b", "10.96.0.15:80", "", "a"},
+	{"tcp", "node", "10.96.0.15:80", "", "a"},
+	// nothing there
+	{"tcp", "b", "10.96.0.14:80", "", "refused"},
+	{"tcp", "node", "10.96.0.14:80", "", "refused"},
+	{"tcp", "b", "10.96.0.10:81", "", "refused"},
+	{"udp", "b", "10.96.0.53:54", "", "refused"},
+	// UDP
+	{"udp", "b", "10.96.0.53:53", "", "a c d"},
+	{"udp", "node", "10.96.0.53:53", "", "a c d"},
+	{"udp", "c", "10.96.0.53:53", "", "a c d"},
+	{"udp", "b", "[fd96::53]:53", "", "a c d"},
+	{"udp", "outside", "172.16.0.1:30053", "", "a c d"},
+	{"udp", "outside", "[fd16::1]:30053", "", "a c d"},
+	{"udp", "node", "172.16.0.1:30053", "", "a c d"},
+}
+
+func (w *world) place(name string) *namespace {
+	switch name {
+	case "node":
+		return w.node
+	case "outside":
+		return w.outside
+	}
+	return w.pods[name]
+}
+
+// look makes connections until all backends that are wanted have answered, 40 at most, and says what came.
+func (w *world) look(c cell) string {
+	seen := make(map[string]bool)
+	for range 40 {
+		who, _, err := w.place(c.client).ask(c.network, c.to, c.from)
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
+			who = "refused"
+		case errors.Is(err, syscall.ECONNRESET):
+			who = "reset"
+		case err != nil:
+			who = err.Error()
+		}
+		seen[who] = true
+		if err != nil {
+			break
+		}
+	}
+	var all []string
+	for who := range seen {
+		all = append(all, who)
+	}
+	sort.Strings(all)
+	return strings.Join(all, " ")
+}
+
+// noRules fails when the node has any rule of netfilter.
+func (w *world) noRules(t *testing.T) {
+	t.Helper()
+	for _, c := range [][]string{{"nft", "list", "ruleset"}, {"iptables-legacy-save"}, {"ip6tables-legacy-save"}} {
+		out, err := exec.Command("ip", append([]string{"netns", "exec", w.node.name}, c...)...).Output()
+		if err != nil {
+			t.Fatalf("%v: %v", c, err)
+		}
+		for _, line := range strings.Split(string(out), "\n") {
+			if strings.Contains(line, "chain") || strings.HasPrefix(line, "-A") {
+				t.Errorf("%v shows a rule: %s", c, line)
+			}
+		}
+	}
+}
+
+// TestServices: every address of every Service, for every kind of client, without a rule.
+func TestServices(t *testing.T) {
+	for _, reach := range []string{"namespace", "local"} {
+		t.Run(reach, func(t *testing.T) {
+			w := newWorld(t)
+			before := w.state(t)
+			p := w.proxy(t, objects(), "-A", "--reach", reach)
+			for _, c := range cells {
+				if got := w.look(c); got != c.want {
+					t.Errorf("%s from %s %s to %s: got %s, want %s", c.network, c.client, c.from, c.to, got, c.want)
+				}
+			}
+			if t.Failed() {
+				t.Logf("routes:\n%s", w.node.ip(t, "route show table local"))
+			}
+			w.noRules(t)
+			p.stop(t, unix.SIGTERM)
+			if after := w.state(t); after != before {
+				t.Errorf("something is left:\n%s\nbefore:\n%s", after, before)
+			}
+		})
+	}
+}
+
+// state is what the proxy could leave on the node: devices, addresses, routes, and listening sockets.
+func (w *world) state(t *testing.T) string {
+	t.Helper()
+	var out strings.Builder
+	for _, c := range []string{"-o link show", "-o addr show", "route show table all", "-6 route show table all", "rule show"} {
+		for _, line := range strings.Split(w.node.ip(t, c), "\n") {
+			// State and queue of a device may change by themselves, and how long an address is valid.
+			if f := strings.Fields(line); len(f) > 0 {
+				f = slices.DeleteFunc(f, func(s string) bool {
+					return strings.HasSuffix(s, "sec") || strings.Contains(s, "LOWER_UP") || s == "UP" || s == "UNKNOWN"
+				})
+				fmt.Fprintln(&out, strings.Join(f, " "))
+			}
+		}
+	}
+	return out.String()
+}
+
+// TestShares: connections spread as the objects ask, and as kube-proxy's rules would spread them.
+func TestShares(t *testing.T) {
+	w := newWorld(t)
+	w.proxy(t, objects(), "-A")
+	third := map[string]float64{"a": 1. / 3, "c": 1. / 3, "d": 1. / 3}
+	for _, c := range []cell{
+		{"tcp", "b", "10.96.0.10:80", "", ""}, {"tcp", "node", "[fd96::10]:80", "", ""}, {"tcp", "outside", "172.16.0.1:30080", "", ""},
+		{"udp", "b", "10.96.0.53:53", "", ""}, {"udp", "outside", "172.16.0.1:30053", "", ""},
+	} {
+		counts := make(map[string]int)
+		for range shares.Connections {
+			who, _, err := w.place(c.client).ask(c.network, c.to, c.from)
+			if err != nil {
+				t.Fatalf("%s from %s to %s: %v", c.network, c.client, c.to, err)
+			}
+			counts[who]++
+		}
+		if why := shares.Improbable(counts, third); why != "" {
+			t.Errorf("%s from %s to %s: %s", c.network, c.client, c.to, why)
+		}
+	}
+}
+
+// TestAffinity: a client keeps its backend, until it has been away for as long as the Service says.
+func TestAffinity(t *testing.T) {
+	w := newWorld(t)
+	w.proxy(t, objects(), "-A")
+	ask := func() string {
+		t.Helper()
+		who, _, err := w.pods["b"].ask("tcp", "10.96.0.12:80", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return who
+	}
+	first := ask()
+	for range 100 {
+		if who := ask(); who != first {
+			t.Fatalf("%s answered after %s", who, first)
+		}
+	}
+	for range 12 {
+		time.Sleep(3100 * time.Millisecond)
+		if ask() != first {
+			return
+		}
+	}
+	t.Error("after a pause of the timeout the client always had the same backend")
+}
+
+// TestKilled: killed, the proxy leaves nothing with a namespace of its own; with local routes they are left, and removed
+// by cleanup and by the next start.
+func TestKilled(t *testing.T) {
+	w := newWorld(t)
+	before := w.state(t)
+	t.Run("namespace", func(t *testing.T) {
+		w.proxy(t, objects(), "-A", "--reach", "namespace").stop(t, unix.SIGKILL)
+		for range 100 {
+			if w.state(t) == before {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if after := w.state(t); after != before {
+			t.Fatalf("something is left:\n%s\nbefore:\n%s", after, before)
+		}
+		// The next one can start at once.
+		p := w.proxy(t, objects(), "-A", "--reach", "namespace")
+		p.stop(t, unix.SIGKILL)
+		p = w.proxy(t, objects(), "-A", "--reach", "namespace")
+		if who, _, err := w.pods["b"].ask("tcp", "10.96.0.10:80", ""); err != nil {
+			t.Errorf("after a restart: %s, %v", who, err)
+		}
+		p.stop(t, unix.SIGTERM)
+	})
+	t.Run("local", func(t *testing.T) {
+		w.proxy(t, objects(), "-A", "--reach", "local").stop(t, unix.SIGKILL)
+		if w.state(t) == before {
+			t.Fatal("the routes are gone: what are they removed by?")
+		}
+		w.proxy(t, objects(), "-A", "--reach", "local").stop(t, unix.SIGTERM)
+		if after := w.state(t); after != before {
+			t.Fatalf("a second run does not remove what the first one left:\n%s\nbefore:\n%s", after, before)
+		}
+		w.proxy(t, objects(), "-A", "--reach", "local").stop(t, unix.SIGKILL)
+		out, _ := exec.Command("ip", "netns", "exec", w.node.name, w.program, "cleanup").CombinedOutput()
+		if after := w.state(t); after != before {
+			t.Fatalf("cleanup leaves something:\n%s\nbefore:\n%s\nit said:\n%s", after, before, out)
+		}
+	})
+}
+
+// TestWildcard: processes of the node that listen on all addresses are not in the way of Services with the same port, and
+// clients of the Services never get to them.
+func TestWildcard(t *testing.T) {
+	w := newWorld(t)
+	for _, port := range []string{":80", ":81"} {
+		var l net.Listener
+		var err error
+		w.node.do(func() { l, err = net.Listen("tcp", port) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				fmt.Fprint(c, "wrong x hello")
+				c.Close()
+			}
+		}()
+	}
+	w.proxy(t, objects(), "-A")
+	for _, c := range []cell{
+		{"tcp", "b", "10.96.0.10:80", "", "a c d"}, {"tcp", "node", "10.96.0.10:80", "", "a c d"}, {"tcp", "outside", "198.51.100.10:80", "", "a c d"},
+		{"tcp", "b", "10.96.0.10:81", "", "refused"}, {"tcp", "node", "10.96.0.14:80", "", "refused"},
+	} {
+		if got := w.look(c); got != c.want {
+			t.Errorf("%s to %s: got %s, want %s", c.client, c.to, got, c.want)
+		}
+	}
+}
