@@ -39,6 +39,9 @@ func (a *app) cleanupCommand() *cobra.Command {
 
 func (a *app) cleanup(ctx context.Context, f *cleanupFlags) error {
 	a.noteInterrupted(apply.DefaultFolder)
+	if err := a.cleanupRoutes(); err != nil {
+		return err
+	}
 	api, err := f.live.api()
 	if err != nil {
 		return err

@@ -379,3 +379,19 @@ func answerPrometheus(ctx context.Context, l net.Listener, c prometheus.Collecto
 	}
 	return nil
 }
+
+// cleanupRoutes removes what a userspace proxy of this node left that was killed. While one runs there is nothing to clean.
+func (a *app) cleanupRoutes() error {
+	if os.Geteuid() != 0 {
+		return nil // nobody else has made any, or can remove them
+	}
+	running, err := proxy.IsRunning(proxy.RuntimeFolder)
+	if err != nil || running != nil {
+		return err
+	}
+	left, err := relay.RemoveRoutes()
+	for _, addr := range left {
+		fmt.Fprintf(a.Out, "route of %s removed from the local routing table of this node\n", addr)
+	}
+	return err
+}
