@@ -77,7 +77,7 @@ func (m *model) likeness() *likeness {
 		l.never = l.never || !l.division.Rule(r)
 	}, func(t *nft.Table, r *nft.Rule) {
 		shared := func(set string) bool {
-			return dataplane.OfKubeProxy(t) && slices.Contains(dataplane.NFTSharedSets, set)
+			return dataplane.OfKubeProxy(t) && slices.Contains(dataplane.NFTSharedSets, set) || dataplane.OfFallback(t) && dataplane.FallbackSet(set)
 		}
 		l.never = l.never || !l.division.NFTRule(t, r, shared)
 	})

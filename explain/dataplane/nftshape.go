@@ -12,9 +12,10 @@ import (
 
 // nftShapes writes down what the tables of nftables mode hold of a service port, as Shapes does for chains of iptables.
 type nftShapes struct {
-	tables []familyTable
-	addrs  map[netip.Addr]bool
-	ports  map[protoPort]bool
+	tables    []familyTable
+	fallbacks []fallbackTable
+	addrs     map[netip.Addr]bool
+	ports     map[protoPort]bool
 }
 
 type familyTable struct {
@@ -27,7 +28,7 @@ func newNFTShapes(rulesets []*nft.Ruleset, general func(*nft.Table, *nft.Rule)) 
 	s := nftShapes{addrs: make(map[netip.Addr]bool), ports: make(map[protoPort]bool)}
 	for _, rs := range rulesets {
 		for _, t := range rs.Tables {
-			ours := OfKubeProxy(t)
+			ours := OfKubeProxy(t) || OfFallback(t)
 			for _, c := range t.Chains {
 				if _, _, _, ok := ServicePortOfNFT(c.Name); ours && ok {
 					continue
@@ -35,6 +36,13 @@ func newNFTShapes(rulesets []*nft.Ruleset, general func(*nft.Table, *nft.Rule)) 
 				for _, r := range c.Rules {
 					general(t, r)
 				}
+			}
+		}
+	}
+	for _, rs := range rulesets {
+		for _, t := range rs.Tables {
+			if OfFallback(t) {
+				s.fallbacks = append(s.fallbacks, s.newFallbackTable(t))
 			}
 		}
 	}
@@ -77,7 +85,7 @@ type nftWriter struct {
 
 // of appends the shape of a service port. ok is false for a port that is like no other.
 func (s *nftShapes) of(out []byte, sp *intent.ServicePort, numbers *Numbering) (shape []byte, ok bool) {
-	if len(s.tables) == 0 {
+	if len(s.tables)+len(s.fallbacks) == 0 {
 		return out, true
 	}
 	proto := ProtocolNumber(sp.Protocol)
@@ -102,6 +110,18 @@ func (s *nftShapes) of(out []byte, sp *intent.ServicePort, numbers *Numbering) (
 		for _, i := range numbers.All() {
 			w.hairpin(i, proto)
 		}
+		if w.strange {
+			return w.out, false
+		}
+		out = w.out
+	}
+	for i := range s.fallbacks {
+		f := &s.fallbacks[i]
+		if int(f.family) != sp.Family {
+			continue
+		}
+		w := nftWriter{table: f.table, port: sp, out: append(out, '\n', 'S'), numbers: numbers}
+		w.fallback(f, sp, proto)
 		if w.strange {
 			return w.out, false
 		}

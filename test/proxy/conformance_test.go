@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/nft"
@@ -177,4 +179,85 @@ func deviates(p *report.Path) string {
 		}
 	}
 	return ""
+}
+
+// TestTablesAreAlike compares an audit that takes Services of a kind together with one that walks each by itself, on tables
+// as they ought to be and with elements missing or wrong.
+func TestTablesAreAlike(t *testing.T) {
+	const sets = 12
+	for seed := range uint64(sets) {
+		c := newCluster(300+seed, 12)
+		c.repeat(24)
+		proxy := theProxy()
+		states := c.states(table.FactsOf(&proxy, nodePortIPs))
+		tables := []*nft.Table{states[4].Table(), states[6].Table()}
+		if seed%3 > 0 {
+			c.damage(tables[c.dice.IntN(2)])
+		}
+		s := c.evidence(t, tables[0].Print()+tables[1].Print())
+		var texts [2]string
+		for i, each := range []bool{false, true} {
+			r, err := explain.Audit(s, explain.AuditOptions{EachByItself: each})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.MarshalIndent(r, "", " ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[i] = string(text)
+		}
+		if texts[0] != texts[1] {
+			t.Errorf("seed %d: taken together:\n%.3000s\neach by itself:\n%.3000s", seed, texts[0], texts[1])
+		}
+	}
+}
+
+// repeat adds Services that are like others but for their names and addresses.
+func (c *cluster) repeat(n int) {
+	for range n {
+		like := c.services[choose(c, c.names()...)]
+		c.made++
+		svc := like.svc.DeepCopy()
+		svc.Name = fmt.Sprintf("s-%d", c.made)
+		for i, ip := range svc.Spec.ClusterIPs {
+			if strings.Contains(ip, ":") {
+				svc.Spec.ClusterIPs[i] = fmt.Sprintf("fd00:96::%x", c.made)
+			} else {
+				svc.Spec.ClusterIPs[i] = fmt.Sprintf("10.96.%d.%d", c.made/250, 1+c.made%250)
+			}
+		}
+		svc.Spec.ClusterIP = svc.Spec.ClusterIPs[0]
+		for i := range svc.Spec.Ports {
+			if svc.Spec.Ports[i].NodePort != 0 {
+				svc.Spec.Ports[i].NodePort = int32(30000 + 4*c.made + i)
+			}
+		}
+		svc.Spec.HealthCheckNodePort, svc.Spec.ExternalIPs, svc.Status = 0, nil, corev1.ServiceStatus{}
+		m := &member{svc: svc}
+		for _, sl := range like.slices {
+			copied := sl.DeepCopy()
+			copied.Name = svc.Name + copied.Name
+			copied.Labels["kubernetes.io/service-name"] = svc.Name
+			m.slices = append(m.slices, copied)
+		}
+		c.services[svc.Namespace+"/"+svc.Name] = m
+	}
+}
+
+// damage takes an element away, or changes what a map has for it.
+func (c *cluster) damage(t *nft.Table) {
+	var with []*nft.Set
+	for _, s := range t.Sets {
+		if len(s.Entries) > 0 {
+			with = append(with, s)
+		}
+	}
+	s := choose(c, with...)
+	i := c.dice.IntN(len(s.Entries))
+	if e := &s.Entries[i]; e.Data != nil && c.chance(50) {
+		e.Data[3] ^= 1
+		return
+	}
+	s.Entries = append(s.Entries[:i:i], s.Entries[i+1:]...)
 }
