@@ -20,7 +20,10 @@ type lock struct{ file *os.File }
 const patience = 10 * time.Second
 
 // hold makes the folder and takes its lock. who is written into it, for those who find it taken.
-func hold(folder, who string) (*lock, error) {
+func hold(folder, who string) (*lock, error) { return holdWithin(folder, who, patience) }
+
+// holdWithin is hold with another patience.
+func holdWithin(folder, who string, patience time.Duration) (*lock, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, refuse("make the folder of journals: %v (run as root, or name another with --journal)", err)
 	}

@@ -107,6 +107,8 @@ type back struct {
 	// did tells that something was taken back; kept counts the steps that were not.
 	did  bool
 	kept int
+	// known is the node as it was read last; nil: something was written since.
+	known *explain.Reading
 }
 
 // roll takes back all steps of the run that may have been done, the last one first.
@@ -149,11 +151,14 @@ func (b *back) undo(ctx context.Context, s *report.RepairStep) error {
 		}
 		return keep("it cannot be taken back")
 	}
-	r, err := b.Read(ctx)
-	if err != nil {
-		return fmt.Errorf("read the node: %w", err)
+	if b.known == nil {
+		r, err := b.Read(ctx)
+		if err != nil {
+			return fmt.Errorf("read the node: %w", err)
+		}
+		b.known = r
 	}
-	present, changed, err := standing(r, s)
+	present, changed, err := standing(b.known, s)
 	switch {
 	case err != nil && !b.Force:
 		return err
@@ -166,6 +171,7 @@ func (b *back) undo(ctx context.Context, s *report.RepairStep) error {
 	b.Say(Notice{Text: fmt.Sprintf("taking back step %d: %s", s.Step, s.Title), Step: s, Command: &s.Undo})
 	// A journal that cannot be written to must not keep what was done from being taken back: what is there is looked at.
 	noted := b.journal.add(eventUndo, s.Step, "")
+	b.known = nil
 	if err := b.tools.run(context.Background(), s.Kind, s.Undo, b.held); err != nil {
 		at.State, at.Text = stepBegun, err.Error()
 		return errors.Join(err, noted)

@@ -96,13 +96,15 @@ func graves(r *report.Report) int {
 }
 
 // A cell is connections of one kind of clients to one frontend.
-type cell struct{ kind, address, protocol, class, source string }
+type cell struct {
+	kind, address           string // with the port
+	protocol, class, source string
+}
 
 // A fare is how connections of a cell fare: good is the share that does what the objects ask for, asked what that is.
 type fare struct {
 	good  float64
 	asked string
-	port  int
 	known bool
 }
 
@@ -117,7 +119,7 @@ func fares(was, now *report.Trace) (worse, better []string) {
 		if !ok || !w.known || !n.known || w.asked != n.asked {
 			continue // the objects changed, or what happens is not decided
 		}
-		said := fmt.Sprintf("%s to %s %s:%d/%s of %s/%s", clients(c.class), c.kind, c.address, w.port, c.protocol, now.Metadata.Namespace, now.Metadata.Name)
+		said := fmt.Sprintf("%s to %s %s/%s of %s/%s", clients(c.class), c.kind, c.address, c.protocol, now.Metadata.Namespace, now.Metadata.Name)
 		switch {
 		case n.good < w.good-little:
 			worse = append(worse, fmt.Sprintf("%.0f%% of connections from %s fare as asked, %.0f%% before", 100*n.good, said, 100*w.good))
@@ -127,6 +129,14 @@ func fares(was, now *report.Trace) (worse, better []string) {
 	}
 	slices.Sort(worse)
 	return worse, better
+}
+
+// dialled is an address with its port.
+func dialled(address string, port int) string {
+	if strings.Contains(address, ":") {
+		address = "[" + address + "]"
+	}
+	return fmt.Sprintf("%s:%d", address, port)
 }
 
 func clients(class string) string {
@@ -140,10 +150,10 @@ func cellsOf(t *report.Trace) map[cell]fare {
 	out := make(map[cell]fare)
 	for i := range t.Paths {
 		p := &t.Paths[i]
-		c := cell{p.Frontend.Kind, fmt.Sprintf("%s:%d", p.Frontend.Address, p.Frontend.Port), p.Frontend.Protocol, p.SourceClass, p.Source}
+		c := cell{p.Frontend.Kind, dialled(p.Frontend.Address, p.Frontend.Port), p.Frontend.Protocol, p.SourceClass, p.Source}
 		f, seen := out[c]
 		if !seen {
-			f.known, f.port = p.Intended != nil, p.Frontend.Port
+			f.known = p.Intended != nil
 		}
 		f.known = f.known && len(p.Uncertain) == 0 && p.Result != report.ResultUnknown
 		if p.Intended != nil {
@@ -190,7 +200,7 @@ func (v *verdict) says() string {
 }
 
 func (v *verdict) text(id string) string {
-	out := []string{fmt.Sprintf("%s mended.", capital(plural(len(v.mended), "finding")))}
+	out := []string{fmt.Sprintf("%s mended.", plural(len(v.mended), "finding"))}
 	if n := len(v.remaining); n > 0 {
 		out = append(out, fmt.Sprintf("%s remain.", plural(n, "finding")))
 	}
@@ -199,5 +209,3 @@ func (v *verdict) text(id string) string {
 	}
 	return strings.Join(append(out, fmt.Sprintf("`repair --rollback %s` takes it back.", id)), " ")
 }
-
-func capital(s string) string { return upper(s) }
