@@ -31,6 +31,7 @@ func (a *app) feed(ctx context.Context, e *evidence, o explain.AuditOptions) (f 
 			return a.newBundle(ctx, s, time.Now())
 		},
 	}
+	f.Repair = a.repairOf(o, nil)
 	leave = func() error { return nil }
 	var r *reach
 	switch {
@@ -79,6 +80,7 @@ func (a *app) feed(ctx context.Context, e *evidence, o explain.AuditOptions) (f 
 		return nil, nil, err
 	}
 	f.Live, f.From, f.Read = true, "this machine", h.read
+	f.Repair = a.repairOf(o, h.read)
 	return f, leave, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/check"
 	"github.com/svcnet/svcnet/explain/render"
@@ -207,32 +208,46 @@ func orNever(level string) string {
 	return level
 }
 
-// settledReading reads the node. What only the second of two looks at a live node shows may be kube-proxy at work.
+// settledReading reads the node, as often as it takes.
 func (a *app) settledReading(ctx context.Context, f *repairFlags, o explain.AuditOptions) (*explain.Reading, error) {
+	listed := false
+	read := func(ctx context.Context) (*snapshot.Snapshot, error) {
+		s, err := f.audit.evidence.load(ctx, a)
+		if err == nil && !listed {
+			listed = true
+			f.audit.evidence.list(a, s)
+		}
+		return s, err
+	}
+	if f.audit.evidence.offline() {
+		s, err := read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return readOnce(s, o)
+	}
+	return settled(ctx, read, o)
+}
+
+// settled reads a live node. What only the second of two looks at it shows may be kube-proxy at work.
+func settled(ctx context.Context, read func(ctx context.Context) (*snapshot.Snapshot, error), o explain.AuditOptions) (*explain.Reading, error) {
 	var first *explain.Reading
 	for {
-		s, err := f.audit.evidence.load(ctx, a)
+		s, err := read(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if first == nil {
-			f.audit.evidence.list(a, s)
-		}
-		r, err := explain.Read(s, o)
-		if err != nil {
+		r, err := readOnce(s, o)
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if err := r.Lacks(); err != nil {
-			return nil, err
-		}
-		if first != nil {
+		case first != nil:
 			r.Report = explain.Settled(first.Report, r.Report)
 			return r, nil
-		}
-		if f.audit.evidence.offline() || !explain.MaySettle(r.Report) {
+		case !explain.MaySettle(r.Report):
 			return r, nil
 		}
 		first = r
@@ -240,6 +255,15 @@ func (a *app) settledReading(ctx context.Context, f *repairFlags, o explain.Audi
 			return nil, err
 		}
 	}
+}
+
+// readOnce is what was read, unless it lacks what was asked for.
+func readOnce(s *snapshot.Snapshot, o explain.AuditOptions) (*explain.Reading, error) {
+	r, err := explain.Read(s, o)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.Lacks()
 }
 
 // write applies a plan, or takes a run back.

@@ -43,6 +43,7 @@ var commands = []struct {
 		return m.showNode(rest)
 	}},
 	{"packet", "ask for one packet", func(m *Model, _ string) tea.Cmd { return m.push(newPacket(m)) }},
+	{"repair", "plan what mends this", func(m *Model, _ string) tea.Cmd { return m.planRepair() }},
 	{"explain", "ID: the page of a finding", func(m *Model, rest string) tea.Cmd { return m.showPage(rest) }},
 	{"save", "write a bundle", func(m *Model, _ string) tea.Cmd { return m.save() }},
 	{"help", "keys", func(m *Model, _ string) tea.Cmd { return m.push(newHelp(m.top())) }},

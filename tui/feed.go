@@ -32,6 +32,8 @@ type Feed struct {
 	Save func(ctx context.Context, s *snapshot.Snapshot) (string, error)
 	// Page is the page of a finding as Markdown, and whether there is one.
 	Page func(id string) (string, bool)
+	// Repair plans what would mend what was found, and does it; nil: nobody can.
+	Repair *Repair
 	// Version of the program, for the first line.
 	Version string
 	// Name is what the user types to get this program, Evidence the flags behind it that read the same evidence: both

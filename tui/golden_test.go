@@ -44,6 +44,8 @@ var scenes = []struct{ name, keys string }{
 	{"command", ":s"},
 	{"help", "?"},
 	{"help-path", "<enter>?"},
+	{"repair", "2R"},
+	{"repair-asks", "2RAapp"},
 }
 
 var sizes = []struct{ width, height int }{{60, 15}, {100, 30}, {180, 50}}
@@ -150,7 +152,7 @@ func golden(t *testing.T, name, got string) {
 
 // sixNodes is the recorded node among five others.
 func sixNodes(t *testing.T) *Feed {
-	f := pagedFeed(demoNode(t))
+	f := repairing(t, new([]Scope), nil)
 	f.Node = "node-1"
 	f.Nodes = func(context.Context, func(done, all int)) (*report.Reports, error) { return fleetOf(), nil }
 	return f

@@ -42,7 +42,7 @@ type keyMap struct {
 	services, findings, nodes, status, sources, diff           binding
 	filter, problems, namespaces, order, reverse               binding
 	packet, copy, json, save, pause, refresh, mark, page, wide binding
-	expand, frontends, clients, evidence                       binding
+	expand, frontends, clients, evidence, repair, apply        binding
 	command, help, suspend, quit                               binding
 }
 
@@ -84,6 +84,8 @@ func newKeyMap() *keyMap {
 		clients:   bind("tab shift+tab", "tab", "clients", "the next clients, with shift the previous: who connects"),
 		evidence:  bind("e", "e", "all evidence", "all that the row under the cursor rests on, where it is cut below"),
 		expand:    bind("enter", "enter", "rules of a backend", "the rules of the backend under the cursor; of a finding its page"),
+		repair:    bind("R", "R", "plan a repair", "what would mend what is under the cursor, step by step; nothing is written"),
+		apply:     bind("A", "A", "apply", "do the steps of the plan, after you typed that you want it"),
 		wide:      bind("w", "w", "all rules", "the rules of every backend, or of none"),
 		command:   bind(":", ":", "command", "type where to go: services, findings, nodes, status, sources, diff, packet, ns NAME, quit"),
 		help:      bind("?", "?", "help", "this help"),
@@ -96,7 +98,7 @@ func newKeyMap() *keyMap {
 func (k *keyMap) everywhere() []binding {
 	return []binding{
 		k.help, k.command, k.services, k.findings, k.nodes, k.status, k.sources, k.diff, k.next, k.previous, k.back,
-		k.packet, k.json, k.save, k.pause, k.refresh, k.mark, k.suspend, k.quit,
+		k.packet, k.repair, k.json, k.save, k.pause, k.refresh, k.mark, k.suspend, k.quit,
 	}
 }
 

@@ -387,6 +387,8 @@ func (m *Model) key(msg tea.KeyMsg) tea.Cmd {
 		m.goTo(m.tab - 1)
 	case k.packet.matches(msg):
 		return m.push(newPacket(m))
+	case k.repair.matches(msg):
+		return m.planRepair()
 	case k.json.matches(msg):
 		return m.showJSON(top.document(m))
 	case k.copy.matches(msg):
