@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
 	"github.com/svcnet/svcnet/explain/check"
@@ -38,9 +40,9 @@ type proxyPlan struct {
 	stats                    proxy.Stats
 	tables                   []*nft.Table
 	audit                    explain.AuditOptions
-	// before is the audit of the node as it is, after with the tables in place; obstacles are in the way then.
-	before, after *report.Report
-	obstacles     []*check.Obstacle
+	// after is the audit of the node with the tables in place; obstacles are in the way then.
+	after     *report.Report
+	obstacles []*check.Obstacle
 	// anyway are the findings that the tables do not change.
 	anyway map[string]bool
 	// serves is set where kube-proxy serves as it should; others are programs that serve Services instead.
@@ -79,15 +81,23 @@ func (a *app) planProxy(ctx context.Context, f *proxyFlags, names []string, chan
 	for _, m := range p.missing {
 		return nil, fmt.Errorf("there is no Service %s/%s (name another with svcnet proxy svc/NAME -n NAMESPACE)", m.Namespace, m.Name)
 	}
-	now, err := explain.Read(s, p.audit)
+	// Where kube-proxy is broken every Service may be, and to walk each takes minutes on a large cluster: what the node is
+	// like is asked without that.
+	now, err := explain.Read(s, explain.AuditOptions{Selector: labels.Nothing()})
 	if err != nil {
 		return nil, err
 	}
-	p.before = now.Report
 	if err := p.settings(f, now.Node(), changed); err != nil {
 		return nil, err
 	}
 	p.neighbours(now)
+	if n := now.Node(); n.Proxy.Presence == traits.Running && n.Proxy.Health.Word == "healthy" {
+		whole, err := explain.Read(s, p.audit)
+		if err != nil {
+			return nil, err
+		}
+		p.serves, _ = servesBySelf(whole, p)
+	}
 	if f.userspace.on {
 		return p, nil
 	}
@@ -197,7 +207,7 @@ func (p *proxyPlan) neighbours(now *explain.Reading) {
 	for _, o := range n.Proxy.Others {
 		p.others = append(p.others, fmt.Sprintf("%s (%s)", o.Name, o.Value))
 	}
-	for _, x := range p.before.Findings {
+	for _, x := range now.Report.Findings {
 		if x.ID == "other-dataplane" && !strings.Contains(x.Got, "in the pod") {
 			p.others = append(p.others, x.Subject)
 		}
@@ -210,7 +220,6 @@ func (p *proxyPlan) neighbours(now *explain.Reading) {
 			p.others = append(p.others, "Calico's eBPF dataplane (interface "+l.Name+"), which translates before any rule is met")
 		}
 	}
-	p.serves, _ = servesBySelf(now, p)
 }
 
 // recorder takes no transaction: what the tables would be is asked of the server.
