@@ -381,3 +381,81 @@ func TestWildcard(t *testing.T) {
 		}
 	}
 }
+
+// TestWildcardLocal: where service addresses become the node's own, one of which a process has a port is left alone:
+// nobody gets to a process that is no backend. It is served once the process is gone.
+func TestWildcardLocal(t *testing.T) {
+	w := newWorld(t)
+	var l net.Listener
+	var err error
+	w.node.do(func() { l, err = net.Listen("tcp", ":80") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := w.proxy(t, objects(), "-A", "--reach", "local")
+	for _, c := range []cell{
+		{"tcp", "b", "10.96.0.10:80", "", "a c d"}, {"tcp", "node", "10.96.0.14:80", "", "refused"}, {"tcp", "node", "198.51.100.10:80", "", "a c d"},
+	} {
+		who, _, err := w.place(c.client).ask(c.network, c.to, "")
+		if err == nil {
+			t.Errorf("%s to %s: %s answered", c.client, c.to, who)
+		}
+	}
+	for _, c := range []cell{{"udp", "b", "10.96.0.53:53", "", "a c d"}, {"tcp", "outside", "172.16.0.1:30080", "", "a c d"}} {
+		if got := w.look(c); got != c.want {
+			t.Errorf("%s to %s: got %s, want %s", c.client, c.to, got, c.want)
+		}
+	}
+	l.Close()
+	served := false
+	for range 150 { // it is tried again every ten seconds
+		if _, _, err := w.pods["b"].ask("tcp", "10.96.0.10:80", ""); err == nil {
+			served = true
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if !served {
+		t.Error("the address is not served although its port is free")
+	}
+	p.stop(t, unix.SIGTERM)
+	if !strings.Contains(p.log.String(), "has port 80 of TCP on all addresses") {
+		t.Error("nobody was told")
+	}
+}
+
+// TestDrain: told to end, the proxy lets connections go on and takes no new ones.
+func TestDrain(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy(t, objects(), "-A", "--drain", "20s")
+	var c net.Conn
+	var err error
+	w.pods["b"].do(func() { c, err = net.DialTimeout("tcp", "10.96.0.10:80", 3*time.Second) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(15 * time.Second))
+	_, _ = c.Write([]byte("hel"))
+	time.Sleep(100 * time.Millisecond)
+	_ = p.cmd.Process.Signal(unix.SIGTERM)
+	time.Sleep(300 * time.Millisecond)
+	if _, _, err := w.pods["b"].ask("tcp", "10.96.0.10:80", ""); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a new connection while draining: %v", err)
+	}
+	_, _ = c.Write([]byte("lo"))
+	_ = c.(*net.TCPConn).CloseWrite()
+	buf := make([]byte, 100)
+	n, err := c.Read(buf)
+	if err != nil || !strings.HasSuffix(string(buf[:n]), " hello") {
+		t.Errorf("the old connection: %q, %v", buf[:n], err)
+	}
+	c.Close()
+	select {
+	case <-p.out:
+	case <-time.After(5 * time.Second):
+		t.Error("the proxy does not end although no connection is left")
+		_ = p.cmd.Process.Kill()
+	}
+}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -46,8 +47,9 @@ type place struct {
 }
 
 // reach routes addresses here and says where to listen on them. from are addresses of the node by family, from which the
-// node itself is to send to them.
-func (r *reacher) reach(addrs []netip.Addr, from map[int]netip.Addr) map[netip.Addr]place {
+// node itself is to send to them. free says why an address may not become one of the node's: a process has a port of it on
+// all addresses, and clients of the Service would get to that.
+func (r *reacher) reach(addrs []netip.Addr, from map[int]netip.Addr, free func(netip.Addr) error) map[netip.Addr]place {
 	out := make(map[netip.Addr]place, len(addrs))
 	unknown := func(a netip.Addr) bool { return r.ours[a] == ReachAuto && !r.isLocal(a) }
 	if time.Since(r.looked) > lookEvery || slices.ContainsFunc(addrs, unknown) {
@@ -57,30 +59,33 @@ func (r *reacher) reach(addrs []netip.Addr, from map[int]netip.Addr) map[netip.A
 		r.looked = time.Now()
 	}
 	for _, a := range addrs {
-		if how, ok := r.ours[a]; ok {
-			out[a] = r.placeOf(how)
-			continue
-		}
-		if r.isLocal(a) {
+		how, ok := r.ours[a]
+		if !ok && r.isLocal(a) {
 			out[a] = place{}
 			continue
 		}
-		how, err := r.take(a, from[familyOf(a)])
-		if err != nil {
+		var err error
+		if !ok {
+			how, err = r.way()
+		}
+		if err == nil && how == ReachLocal {
+			err = free(a)
+		}
+		if err == nil && !ok {
+			err = r.take(a, how, from[familyOf(a)])
+		}
+		switch {
+		case err != nil:
 			out[a] = place{err: err}
 			continue
+		case how == ReachNamespace:
+			out[a] = place{room: r.room}
+		default:
+			out[a] = place{}
 		}
 		r.ours[a] = how
-		out[a] = r.placeOf(how)
 	}
 	return out
-}
-
-func (r *reacher) placeOf(how Reach) place {
-	if how == ReachNamespace {
-		return place{room: r.room}
-	}
-	return place{}
 }
 
 // isLocal says whether an address is one of the node's own.
@@ -113,46 +118,49 @@ func (r *reacher) look() error {
 	return nil
 }
 
-// take routes one address here.
-func (r *reacher) take(a, from netip.Addr) (Reach, error) {
-	mode := r.mode
-	if mode == ReachNone {
+// way says how addresses are routed here, and makes the namespace when it is needed first.
+func (r *reacher) way() (Reach, error) {
+	if r.mode == ReachNone {
 		return "", errors.New("this is no address of the node")
 	}
-	if mode != ReachLocal && r.room == nil {
-		room, err := newRoom()
-		switch {
-		case err == nil:
-			r.room = room
-		case mode == ReachNamespace:
-			return "", fmt.Errorf("make a network namespace: %w", err)
-		default:
-			r.log("no network namespace for service addresses (" + err.Error() + "): they become addresses of this node instead")
-			r.mode, mode = ReachLocal, ReachLocal
-		}
+	if r.mode == ReachLocal || r.room != nil {
+		return cmp.Or(r.mode, ReachNamespace), nil
 	}
-	if mode == ReachLocal {
+	room, err := newRoom()
+	switch {
+	case err == nil:
+		r.room = room
+		return ReachNamespace, nil
+	case r.mode == ReachNamespace:
+		return "", fmt.Errorf("make a network namespace: %w", err)
+	}
+	r.log("no network namespace for service addresses (" + err.Error() + "): they become addresses of this node instead")
+	r.mode = ReachLocal
+	return ReachLocal, nil
+}
+
+// take routes one address here.
+func (r *reacher) take(a netip.Addr, how Reach, from netip.Addr) error {
+	if how == ReachLocal {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
-			return "", err
+			return err
 		}
-		route := hostRoute(a, lo.Attrs().Index, unix.RTN_LOCAL, netlink.SCOPE_HOST)
-		err = addRoute(netlink.RouteAdd, route, from)
-		if err != nil {
-			return "", fmt.Errorf("add a local route: %w", err)
+		if err := addRoute(netlink.RouteAdd, hostRoute(a, lo.Attrs().Index, unix.RTN_LOCAL, netlink.SCOPE_HOST), from); err != nil {
+			return fmt.Errorf("add a local route: %w", err)
 		}
-		return ReachLocal, nil
+		return nil
 	}
 	inside := hostRoute(a, r.room.lo, unix.RTN_LOCAL, netlink.SCOPE_HOST)
 	if err := r.room.inside.RouteAdd(inside); err != nil && !errors.Is(err, unix.EEXIST) {
-		return "", fmt.Errorf("add a local route in the namespace: %w", err)
+		return fmt.Errorf("add a local route in the namespace: %w", err)
 	}
 	outside := hostRoute(a, r.room.device.Attrs().Index, unix.RTN_UNICAST, netlink.SCOPE_LINK)
 	if err := addRoute(r.room.node.RouteAdd, outside, from); err != nil {
 		_ = r.room.inside.RouteDel(inside)
-		return "", fmt.Errorf("route it to %s: %w", Device, err)
+		return fmt.Errorf("route it to %s: %w", Device, err)
 	}
-	return ReachNamespace, nil
+	return nil
 }
 
 // addRoute adds a route by which the node sends from a certain address, or, where that is none of its own, from whichever

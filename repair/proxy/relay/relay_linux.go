@@ -127,12 +127,12 @@ func (r *Relay) Update(w Want) ([]Unserved, error) {
 	refuse := func(k frontKey, to *route, reason string) {
 		unserved = append(unserved, Unserved{ServicePort: to.port.Key(), Protocol: k.protocol(), Kind: to.front.Kind, Listen: k.addr, Reason: reason})
 	}
-	places := r.reacher.reach(addressesOf(routes), sources(w))
+	places := r.reacher.reach(addressesOf(routes), sources(w), r.vacant(routes))
 	var gone, come []*front
 	var missing []frontKey
 	for k, f := range r.fronts {
 		to := routes[k]
-		if to == nil || to.refusal() != "" || places[k.addr.Addr()].room != f.room {
+		if p := places[k.addr.Addr()]; to == nil || to.refusal() != "" || p.room != f.room || p.err != nil {
 			gone = append(gone, f)
 			delete(r.fronts, k)
 		} else {
@@ -178,14 +178,37 @@ func (r *Relay) Update(w Want) ([]Unserved, error) {
 		r.free = append(r.free, f.index)
 	}
 	r.reacher.release(func(a netip.Addr) bool {
-		_, wanted := places[a]
-		return wanted || slices.ContainsFunc(used, func(in map[netip.Addr]bool) bool { return in[a] })
+		p, wanted := places[a]
+		return wanted && p.err == nil || slices.ContainsFunc(used, func(in map[netip.Addr]bool) bool { return in[a] })
 	})
 	slices.SortFunc(unserved, compareUnserved)
 	if e := failed.Load(); e != nil {
 		return unserved, fmt.Errorf("watch a listening socket: %w", *e)
 	}
 	return unserved, nil
+}
+
+// vacant says of addresses whether nobody else has a port of them that is not listened on yet.
+func (r *Relay) vacant(routes map[frontKey]*route) func(netip.Addr) error {
+	of := make(map[netip.Addr][]frontKey)
+	for k := range routes {
+		of[k.addr.Addr()] = append(of[k.addr.Addr()], k)
+	}
+	return func(a netip.Addr) error {
+		for _, k := range of[a] {
+			if r.fronts[k] != nil {
+				continue
+			}
+			fd, err := listen(k)
+			if errors.Is(err, unix.EADDRINUSE) {
+				return fmt.Errorf("a process of this node has port %d of %s on all addresses: clients of %s would get to that, so the address is left alone (another --reach, or another port for the process)", k.addr.Port(), k.protocol(), a)
+			}
+			if err == nil {
+				closeFD(fd)
+			}
+		}
+		return nil
+	}
 }
 
 // addressesOf are those of all frontends, sorted.
