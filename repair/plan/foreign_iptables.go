@@ -33,7 +33,8 @@ func obstructs(id string, target netfilter.Target, mark uint32) bool {
 		case netfilter.SetMark, netfilter.ConnMark:
 			return true
 		}
-	case "foreign-dnat-before-kube-services":
+	case "foreign-dnat-before-kube-services", "excluded-endpoint-used", "not-ready-endpoint-used", "stale-endpoint-rule", "wrong-translation",
+		"missing-endpoint-rule", "probability-skewed", "selection-incomplete", "affinity-mismatch":
 		switch target.(type) {
 		case *netfilter.Translate, *netfilter.TProxy:
 			return true

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -21,8 +20,6 @@ type xtPlanner struct {
 	tables map[xtKey]*xtTable
 	// differences are those of the tables that kube-proxy writes in iptables mode, or in IPVS mode.
 	differences []*xtDifference
-	// own are the Services that have differences which packets meet.
-	own map[string]bool
 	// obstacles are the rules and policies of others that findings name, by finding.
 	obstacles map[int][]xtPlace
 	// named are the chains that a finding names, by finding.
@@ -42,7 +39,7 @@ func mendIPTables(s *site) []report.RepairStep {
 	if len(s.node.Rulesets) == 0 {
 		return nil
 	}
-	p := &xtPlanner{site: s, tables: map[xtKey]*xtTable{}, own: map[string]bool{}, obstacles: map[int][]xtPlace{}, named: map[int]map[string]bool{}, passed: map[*netfilter.Rule]bool{}}
+	p := &xtPlanner{site: s, tables: map[xtKey]*xtTable{}, obstacles: map[int][]xtPlace{}, named: map[int]map[string]bool{}, passed: map[*netfilter.Rule]bool{}}
 	p.findObstacles()
 	var out []report.RepairStep
 	if s.node.Proxy.Mode == "iptables" || s.node.Proxy.Mode == ipvsMode {
@@ -134,11 +131,6 @@ func (p *xtPlanner) compare(rs *netfilter.Ruleset, want *kubeproxy.IPTables) {
 		d := differ{table: t, want: w, services: services}
 		p.differences = append(p.differences, d.differences()...)
 	}
-	for _, x := range p.differences {
-		if x.service != "" && !x.harmless {
-			p.own[x.service] = true
-		}
-	}
 }
 
 // aboutRules tells whether a finding may be about rules that kube-proxy writes. What is for information alone asks for
@@ -165,20 +157,51 @@ func (p *xtPlanner) choose(asking []int) map[*xtDifference][]int {
 			}
 		}
 	}
-	// What is made may lead to what is not there.
+	p.complete(chosen)
+	p.keepReferenced(chosen)
+	return chosen
+}
+
+// complete adds what chosen changes rest on: chains that are not there and to which their rules lead, and what leads to
+// the chains that they change.
+func (p *xtPlanner) complete(chosen map[*xtDifference][]int) {
+	made := make(map[xtKey]map[string][]int)
+	wanted := make(map[xtKey]map[string][]int)
+	note := func(of map[xtKey]map[string][]int, x *xtDifference, chain string) {
+		k := xtKey{x.table.rules, x.table.name}
+		if of[k] == nil {
+			of[k] = make(map[string][]int)
+		}
+		of[k][chain] = chosen[x]
+	}
 	for again := true; again; {
 		again = false
-		for _, x := range slices.Collect(maps.Keys(chosen)) {
-			for _, y := range p.differences {
-				if y.table == x.table && slices.Contains(x.needs, y.chain) && !y.harmless && !y.removes && chosen[y] == nil && !p.exists(y) {
-					chosen[y] = chosen[x]
-					again = true
+		for _, x := range p.differences {
+			if chosen[x] == nil || x.removes || x.harmless {
+				continue
+			}
+			note(made, x, x.chain)
+			for _, to := range x.needs {
+				note(wanted, x, to)
+			}
+		}
+		for _, y := range p.differences {
+			if chosen[y] != nil || y.removes || y.harmless {
+				continue
+			}
+			k := xtKey{y.table.rules, y.table.name}
+			if because := wanted[k][y.chain]; because != nil && !p.exists(y) {
+				chosen[y], again = because, true
+				continue
+			}
+			for _, to := range y.needs {
+				if because := made[k][to]; y.service == "" && because != nil {
+					chosen[y], again = because, true
+					break
 				}
 			}
 		}
 	}
-	p.keepReferenced(chosen)
-	return chosen
 }
 
 // exists tells whether the chain of a difference is there already.
@@ -198,18 +221,20 @@ func (p *xtPlanner) asks(i int, x *xtDifference) bool {
 		return len(p.namedBehind(i, x)) > 0
 	case p.mended[i] && p.node.Proxy.Mode == ipvsMode && !p.names(i, x.chain):
 		return false // sets, virtual servers and addresses do it
-	case x.repeated:
+	case x.repeated, f.ID == "duplicate-rules":
 		return f.ID == "duplicate-rules" && p.names(i, x.chain) && p.inRuleset(f, x)
 	case x.removes && f.ID == "dangling-or-orphan-chain":
 		return p.inRuleset(f, x)
-	case f.ID == "dangling-or-orphan-chain", f.ID == "duplicate-rules":
-		return false
+	case f.ID == "dangling-or-orphan-chain":
+		// Chains that are as they should be lack what leads to them.
+		return p.inRuleset(f, x) && slices.ContainsFunc(x.needs, func(to string) bool { return dataplane.PerService(to) && p.names(i, to) })
 	case x.service != "":
 		return service == x.service || service == "" && p.asksAll(i) || dataplane.PerService(x.chain) && p.names(i, x.chain)
 	case p.names(i, x.chain):
 		return true
 	case service != "":
-		return !p.own[service] && len(p.obstacles[i]) == 0
+		// What serves all serves this one too.
+		return len(p.obstacles[i]) == 0
 	}
 	return len(p.obstacles[i]) == 0 && f.ID != "kube-jump-missing" && f.ID != "invalid-drop-missing"
 }
@@ -250,8 +275,7 @@ func (p *xtPlanner) namedBehind(i int, x *xtDifference) []*netfilter.Rule {
 		if !ok || at.rule == nil || !slices.Contains(x.behind, at.rule) {
 			continue
 		}
-		// Where the Service has no endpoints kube-proxy translates nothing, and the other's translation is the only one.
-		if _, translates := at.rule.Target.(*netfilter.Translate); translates && !p.served(f) {
+		if _, translates := at.rule.Target.(*netfilter.Translate); translates && !p.binds(f) {
 			continue
 		}
 		out = append(out, at.rule)
@@ -259,10 +283,14 @@ func (p *xtPlanner) namedBehind(i int, x *xtDifference) []*netfilter.Rule {
 	return out
 }
 
-// served tells whether kube-proxy translates connections to the Service that a finding is about.
-func (p *xtPlanner) served(f *report.Finding) bool {
+// binds tells whether kube-proxy translates every connection to the Service that a finding is about, whoever makes it.
+// What it leaves alone, because there is no endpoint for it or its source is not let in, the other's rule would still take.
+func (p *xtPlanner) binds(f *report.Finding) bool {
 	ports := p.node.Plan.Of(f.Object.Namespace, f.Object.Name)
-	return f.Object.Kind == "Service" && len(ports) > 0 && !slices.ContainsFunc(ports, func(sp *intent.ServicePort) bool { return len(sp.Usable) == 0 })
+	return f.Object.Kind == "Service" && len(ports) > 0 && !slices.ContainsFunc(ports, func(sp *intent.ServicePort) bool {
+		local := (sp.InternalLocal || sp.ExternalLocal) && len(sp.Local) == 0
+		return len(sp.Usable) == 0 || len(sp.SourceRanges) > 0 || local
+	})
 }
 
 // keepReferenced drops the removal of chains to which rules that stay lead: the kernel would refuse the transaction.
