@@ -48,6 +48,7 @@ var reasons = map[string]reason{
 	"lb-ip-short-circuited":                  ofObjects,
 	"load-balancer-pending":                  ofObjects,
 	"local-policy-no-local-endpoints":        ofObjects,
+	"local-endpoint-not-used":                ofSettings,
 	"localhost-nodeport-unsupported":         ofSettings,
 	"mtu-exceeds-underlay":                   ofPlugin,
 	"node-name-mismatch":                     ofSettings,
