@@ -12,8 +12,8 @@ type RepairPlan struct {
 	// Node is the node whose evidence this is; empty when nothing in the evidence says.
 	Node  string `json:"node"`
 	Proxy Proxy  `json:"proxy"`
-	// Plan identifies the steps: the same steps over the same state have the same one. It is 12 hex digits, empty for a
-	// plan without steps.
+	// Plan identifies the steps: the same steps over the same state have the same one, whatever advice comes with them and
+	// whichever tracked connections are removed. It is 12 hex digits, empty for a plan of which nothing can be applied.
 	Plan string `json:"plan"`
 	// Findings are what the plan is about, worst first.
 	Findings []Finding `json:"findings"`

@@ -114,12 +114,7 @@ func Apply(ctx context.Context, p *report.RepairPlan, o Options) (*report.Repair
 	o = o.settled()
 	run := newRun(p.Node, "", p.Plan)
 	todo, refused := Todo(p, o.Consents)
-	for _, s := range p.Steps {
-		run.Steps = append(run.Steps, report.RepairRunStep{Step: s.Step, Kind: s.Kind, Title: s.Title, State: stepNotDone})
-	}
-	for _, s := range refused {
-		stepOf(run, s.Step).Text = "it needs " + s.Consent
-	}
+	run.Steps = planned(p, refused)
 	if len(todo) == 0 {
 		run.Summary.Text = "Nothing was written: " + nothingTodo(p, refused) + "."
 		return run, nil
@@ -130,10 +125,24 @@ func Apply(ctx context.Context, p *report.RepairPlan, o Options) (*report.Repair
 		return run, err
 	}
 	defer a.end()
-	run.ID = a.journal.ID
+	_, refused = Todo(a.plan, o.Consents)
+	run.ID, run.Steps = a.journal.ID, planned(a.plan, refused)
 	a.run = run
 	// From here on the run goes to an end that is known, whoever waits for it.
 	return run, a.apply(ctx)
+}
+
+// planned are the steps of a plan before any of them is done.
+func planned(p *report.RepairPlan, refused []report.RepairStep) []report.RepairRunStep {
+	out := []report.RepairRunStep{}
+	for _, s := range p.Steps {
+		step := report.RepairRunStep{Step: s.Step, Kind: s.Kind, Title: s.Title, State: stepNotDone}
+		if slices.ContainsFunc(refused, func(r report.RepairStep) bool { return r.Step == s.Step }) {
+			step.Text = "it needs " + s.Consent
+		}
+		out = append(out, step)
+	}
+	return out
 }
 
 func nothingTodo(p *report.RepairPlan, refused []report.RepairStep) string {

@@ -156,7 +156,7 @@ func (s *site) mends(findings ...int) []string {
 }
 
 // identify is the plan's identity: what is done to which objects, and nothing of the words around it, which hold counters
-// and ages.
+// and ages. What others have to do is not done, and which connections are tracked changes all the time: neither counts.
 func identify(steps []report.RepairStep) string {
 	type edit struct {
 		Table, Object  string
@@ -168,11 +168,14 @@ func identify(steps []report.RepairStep) string {
 		Do, Undo      report.RepairCommand
 		Edits         []edit
 	}
-	if len(steps) == 0 {
+	if !slices.ContainsFunc(steps, func(s report.RepairStep) bool { return s.Kind != KindAdvice }) {
 		return ""
 	}
 	var all []step
 	for _, s := range steps {
+		if s.Kind == KindAdvice || s.Kind == kindConntrack {
+			continue
+		}
 		one := step{Kind: s.Kind, Consent: s.Consent, Do: s.Do, Undo: s.Undo}
 		for _, e := range s.Edits {
 			one.Edits = append(one.Edits, edit{e.Table, e.Object, e.Was, e.Will, e.Absent, e.Remove})
