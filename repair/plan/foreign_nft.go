@@ -96,7 +96,7 @@ func (s *site) obstacleNamed(evidence string) *obstacle {
 	if c == nil || c.Inline {
 		return nil
 	}
-	if !nftWritable(c) {
+	if !nftWritable(c) || !nftName(t.Name) {
 		return nil // it could not be put back
 	}
 	o := &obstacle{table: t, chain: c}

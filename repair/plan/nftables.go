@@ -144,8 +144,8 @@ var (
 	nftForeign    = regexp.MustCompile(`\btable (\S+ \S+) chain `)
 )
 
-// nftNames are the chains, and the entries, of a table that a finding names.
-func nftNames(table string, f *report.Finding) map[string]bool {
+// nftNamedBy are the chains, and the entries, of a table that a finding names.
+func nftNamedBy(table string, f *report.Finding) map[string]bool {
 	out := make(map[string]bool)
 	texts := []string{f.Subject}
 	for _, e := range f.Evidence {
@@ -210,7 +210,7 @@ func (s *site) ask(all []*nftDifference, relevant []int) {
 
 // asked notes the changes that one finding asks for, and tells whether there are any.
 func (d *nftDifference) asked(i int, f *report.Finding) bool {
-	names := nftNames(d.name, f)
+	names := nftNamedBy(d.name, f)
 	service := ""
 	if f.Object.Kind == "Service" {
 		service = f.Object.Namespace + "/" + f.Object.Name

@@ -218,10 +218,16 @@ func nftPlain(rule string) string {
 	return nftByIndex.ReplaceAllString(nftSingle.ReplaceAllString(rule, "$1"), "iifname $1")
 }
 
-// nftWritable tells whether the rules of a chain can be written again as they are: not so where one holds what nft does
-// not print so that it reads it.
+// nftWritable tells whether a chain can be written again as it is: not so where a rule holds what nft does not print so that
+// it reads it, or a name or comment what would be read as something else.
 func nftWritable(c *nft.Chain) bool {
+	if !nftName(c.Name) || !nftSafe(c.Comment) || strings.Contains(c.Comment, `"`) {
+		return false
+	}
 	for _, r := range c.Rules {
+		if !nftSafe(r.Text) {
+			return false
+		}
 		for _, s := range r.Statements {
 			switch s.(type) {
 			case *nft.XT, *nft.Unreadable:
@@ -230,6 +236,47 @@ func nftWritable(c *nft.Chain) bool {
 		}
 	}
 	return true
+}
+
+// nftHolds tells whether a rule of a chain names a set.
+func nftHolds(c *nft.Chain, set string) bool {
+	return slices.ContainsFunc(c.Rules, func(r *nft.Rule) bool { return nftNames(r.Text, set) })
+}
+
+// nftNames tells whether a rule names a set.
+func nftNames(rule, set string) bool {
+	return slices.ContainsFunc(nftNamedSet.FindAllStringSubmatch(rule, -1), func(m []string) bool { return m[1] == set })
+}
+
+// nftWritableSet tells the same of a set.
+func nftWritableSet(s *nft.Set) bool {
+	return nftName(s.Name) && !s.Meter && nftSafe(s.Comment) && !strings.Contains(s.Comment, `"`) &&
+		!slices.ContainsFunc(s.Entries, func(e nft.Entry) bool {
+			return !nftSafe(e.Comment) || strings.Contains(e.Comment, `"`) || !nftSafe(e.Object)
+		})
+}
+
+// nftName tells names that nft reads as one word. Netlink takes any.
+func nftName(name string) bool {
+	return name != "" && strings.IndexFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_./", c)
+	}) < 0
+}
+
+// nftSafe tells whether nft reads a text as one rule or entry: no command ends in it, and no string stays open.
+func nftSafe(text string) bool {
+	quoted := false
+	for _, c := range text {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case c < ' ' || c == 0x7f:
+			return false
+		case !quoted && strings.ContainsRune(";#$\\`'", c):
+			return false
+		}
+	}
+	return !quoted
 }
 
 // compareSet compares the declaration of a set or map, and its entries.
@@ -242,18 +289,18 @@ func (d *nftDifference) compareSet(want *kubeproxy.NFTSet, whole bool) {
 	switch {
 	case s == nil:
 		change.reason = fmt.Sprintf("kube-proxy keeps this %s, and it is not there", nftKind(want.Set))
-	case !nftSameSet(s, want.Set):
+	case !nftSameSet(s, want.Set) && nftWritableSet(s) && !slices.ContainsFunc(d.table.Chains, func(c *nft.Chain) bool { return nftHolds(c, want.Name) && !nftWritable(c) }):
 		change.was = &nftState{set: nftDeclaration(s)}
 		change.was.lines = nftSetLines(s)
 		change.reason = fmt.Sprintf("it is declared otherwise (%s) than kube-proxy does it (%s)", strings.Join(nftSetLines(s), "; "), strings.Join(nftSetLines(want.Set), "; "))
 	default:
-		change = nil
+		change = nil // it is the same, or nothing could put it back
 	}
 	if change != nil {
 		change.will.lines = nftSetLines(want.Set)
 		d.add(change)
 	}
-	if want.Dynamic || s != nil && s.Incomplete {
+	if want.Dynamic || s != nil && (s.Incomplete || !nftWritableSet(s)) {
 		return
 	}
 	for _, e := range want.Entries {

@@ -62,9 +62,9 @@ func namesTable(f *report.Finding, t *nft.Table) bool {
 
 // nftWhollyWritable tells whether a whole table can be made again from its text.
 func nftWhollyWritable(t *nft.Table) bool {
-	return !t.Unclear && len(t.Objects) == 0 && len(t.Flowtables) == 0 &&
+	return !t.Unclear && nftSafe(t.Comment) && !strings.Contains(t.Comment, `"`) && len(t.Objects) == 0 && len(t.Flowtables) == 0 &&
 		!slices.ContainsFunc(t.Chains, func(c *nft.Chain) bool { return c.Inline || !nftWritable(c) }) &&
-		!slices.ContainsFunc(t.Sets, func(s *nft.Set) bool { return s.Incomplete || s.Meter })
+		!slices.ContainsFunc(t.Sets, func(s *nft.Set) bool { return s.Incomplete || !nftWritableSet(s) })
 }
 
 // nftTableScript makes a table as it is.

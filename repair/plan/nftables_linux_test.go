@@ -361,6 +361,7 @@ func (b *bench) damage(t *nft.Table) string {
 	case 11:
 		affinities := slices.DeleteFunc(slices.Clone(t.Sets), func(s *nft.Set) bool { return !s.Dynamic })
 		s := choose(b.dice, affinities)
+		s.Entries = nil // they have times of the old one
 		s.Timeout = choose(b.dice, []time.Duration{0, time.Second, 90 * time.Minute})
 		return fmt.Sprintf("%s set %s: timeout %s", t, s.Name, s.Timeout)
 	}

@@ -217,34 +217,18 @@ func (s *nftScript) holding(again []*nftChange) []string {
 	if len(again) == 0 || s.table == nil {
 		return nil
 	}
-	names := make(map[string]bool)
-	for _, c := range again {
-		names[c.name] = true
-	}
 	var out []string
-	for _, c := range s.table.Chains {
-		if slices.ContainsFunc(c.Rules, func(r *nft.Rule) bool {
-			for _, m := range nftNamedSet.FindAllStringSubmatch(r.Text, -1) {
-				if names[m[1]] {
-					return true
-				}
+	for _, a := range again {
+		for _, c := range s.table.Chains {
+			if nftHolds(c, a.name) && !slices.Contains(out, c.Name) {
+				out = append(out, c.Name)
 			}
-			return false
-		}) {
-			out = append(out, c.Name)
 		}
-	}
-	// And those that have such rules only after the changes.
-	if s.back {
+		// And those that have such rules only after the changes.
 		for _, c := range s.changes {
-			if c.what == nftChainObject && c.will != nil && c.was != nil && !slices.Contains(out, c.name) {
-				for _, r := range c.will.rules {
-					for _, m := range nftNamedSet.FindAllStringSubmatch(r, -1) {
-						if names[m[1]] && !slices.Contains(out, c.name) {
-							out = append(out, c.name)
-						}
-					}
-				}
+			if s.back && c.what == nftChainObject && c.was != nil && c.will != nil && !slices.Contains(out, c.name) &&
+				slices.ContainsFunc(c.will.rules, func(r string) bool { return nftNames(r, a.name) }) {
+				out = append(out, c.name)
 			}
 		}
 	}
@@ -367,7 +351,7 @@ func (s *nftScript) basesAnew() map[string]*nftBaseAnew {
 			back = append(back, name)
 		}
 	}
-	if slices.Equal(back, before) {
+	if slices.Equal(back, before) || slices.ContainsFunc(before, func(name string) bool { return !nftWritable(s.table.Chain(name)) }) {
 		return out
 	}
 	for i, name := range before {

@@ -183,6 +183,39 @@ func TestNFTUnsure(t *testing.T) {
 	}
 }
 
+// TestNFTSafe: names and comments that netlink takes and nft does not are never written.
+func TestNFTSafe(t *testing.T) {
+	for text, want := range map[string]bool{
+		`ip saddr 10.0.0.0/8 drop comment "a; b # c"`: true,
+		`log prefix "it's: $1" accept`:                true,
+		`accept comment "x"; delete table ip nat`:     false,
+		`accept comment "x`:                           false,
+		"accept\nflush ruleset":                       false,
+		`accept # "`:                                  false,
+	} {
+		if got := nftSafe(text); got != want {
+			t.Errorf("%q: %t", text, got)
+		}
+	}
+	for name, want := range map[string]bool{
+		"service-ULMVA6XW-ns1/svc1/tcp/p80": true, "endpoint-X-a/b/tcp/__fd00.1..2/80": true, "": false, "a b": false, "a;b": false, "a\nb": false, `a"`: false,
+	} {
+		if got := nftName(name); got != want {
+			t.Errorf("%q: %t", name, got)
+		}
+	}
+	for _, c := range []*nft.Chain{
+		{Name: "a", Comment: `x"; }; flush ruleset; #`},
+		{Name: "a {}; flush ruleset; add chain ip x b"},
+		{Name: "a", Rules: []*nft.Rule{{Text: `accept comment "x"; flush ruleset"`}}},
+		{Name: "a", Rules: []*nft.Rule{{Text: "accept", Statements: []nft.Statement{&nft.XT{Kind: "match"}}}}},
+	} {
+		if nftWritable(c) {
+			t.Errorf("%+v would be written", c)
+		}
+	}
+}
+
 // TestNFTReadable: nft makes of what it is given what it printed.
 func TestNFTReadable(t *testing.T) {
 	for rule, want := range map[string]string{
