@@ -286,6 +286,9 @@ func (p *xtPlanner) namedBehind(i int, x *xtDifference) []*netfilter.Rule {
 // binds tells whether kube-proxy translates every connection to the Service that a finding is about, whoever makes it.
 // What it leaves alone, because there is no endpoint for it or its source is not let in, the other's rule would still take.
 func (p *xtPlanner) binds(f *report.Finding) bool {
+	if p.node.Proxy.Mode == ipvsMode {
+		return false // its chains translate nothing, and do not keep another's translation from packets
+	}
 	ports := p.node.Plan.Of(f.Object.Namespace, f.Object.Name)
 	return f.Object.Kind == "Service" && len(ports) > 0 && !slices.ContainsFunc(ports, func(sp *intent.ServicePort) bool {
 		local := (sp.InternalLocal || sp.ExternalLocal) && len(sp.Local) == 0
