@@ -23,9 +23,6 @@ import (
 	"github.com/svcnet/svcnet/test/lab"
 )
 
-// sampleRepairs is how many changes CI makes and mends on each node.
-const sampleRepairs = 24
-
 // repairSeed begins the dice of every mutant that is mended, with its number. SVCNET_REPAIR_SEED replaces it.
 const repairSeed = 20270117
 
@@ -50,16 +47,20 @@ var wards = []ward{
 //   - rolled back: the node is as the change left it, rule for rule;
 //   - at the end kube-proxy starts again, on a node that is mended and not as kube-proxy left it, and nothing is found.
 //
-// SVCNET_REPAIR_MUTANTS says how many changes are made on each node; SVCNET_REPAIR_MUTANT=N,N makes those alone.
+// SVCNET_REPAIR_MUTANTS says how many changes are made on each node, one of each kind by default; SVCNET_REPAIR_MUTANT=N,N
+// makes those alone.
 // SVCNET_REPAIR_KIND=TEXT,TEXT makes changes of the kinds alone whose name has one of the texts.
 func TestRepair(t *testing.T) {
 	for i, w := range wards {
 		t.Run(w.name, func(t *testing.T) {
 			q := quarry{name: w.name, mode: w.mode, backend: w.backend, plane: w.plane}
-			w.treat(t, q.bring(t, fmt.Sprintf("r%c%d", 'a'+i, os.Getpid())), setting(t, "SVCNET_REPAIR_MUTANTS", sampleRepairs))
+			w.treat(t, q.bring(t, fmt.Sprintf("r%c%d", 'a'+i, os.Getpid())), setting(t, "SVCNET_REPAIR_MUTANTS", oneEach))
 		})
 	}
 }
+
+// oneEach is a count of as many mutants as there are kinds.
+const oneEach = 0
 
 // treat makes mutants on a lab and mends them.
 func (w *ward) treat(t *testing.T, l *lab.Lab, count int) {
@@ -71,6 +72,9 @@ func (w *ward) treat(t *testing.T, l *lab.Lab, count int) {
 		kinds = slices.DeleteFunc(kinds, func(k kind) bool {
 			return !slices.ContainsFunc(strings.Split(only, ","), func(part string) bool { return strings.Contains(k.name, part) })
 		})
+	}
+	if count == oneEach {
+		count = len(kinds)
 	}
 	only := strings.FieldsFunc(os.Getenv("SVCNET_REPAIR_MUTANT"), func(r rune) bool { return r == ',' || r == ' ' })
 	begun := time.Now()
