@@ -95,17 +95,8 @@ const canaryChain = "KUBE-PROXY-CANARY"
 
 // whole compares a chain whose rules have an order.
 func (d *differ) whole(want *kubeproxy.Chain, have *netfilter.Chain) {
-	if have != nil && len(have.Rules) == len(want.Rules) {
-		same := true
-		for i := range want.Rules {
-			if !sameRule(have.Rules[i].Text, want.Rules[i].Text, false) {
-				same = false
-				break
-			}
-		}
-		if same {
-			return
-		}
+	if have != nil && alike(have.Rules, want.Rules) {
+		return
 	}
 	x := xtDifference{chain: want.Name, service: want.Service, reason: whyWhole(want, have), needs: needsOf(want.Rules)}
 	spelled := spelling(have)
@@ -117,6 +108,44 @@ func (d *differ) whole(want *kubeproxy.Chain, have *netfilter.Chain) {
 		return out
 	}
 	d.add(x)
+}
+
+// alike tells whether the rules of a chain do the same as those that are written. Which endpoint has which place among
+// those that are chosen by lot makes no difference: each has the same chance.
+func alike(have []netfilter.Rule, want []kubeproxy.Rule) bool {
+	if len(have) != len(want) {
+		return false
+	}
+	var here, there []string // endpoints that stand elsewhere, or the rules that remember clients of theirs
+	for i := range want {
+		a, b := have[i].Text, want[i].Text
+		if sameRule(a, b, false) {
+			continue
+		}
+		formA, endpointA, ok := chosen(a)
+		formB, endpointB, also := chosen(b)
+		if !ok || !also || !sameRule(formA, formB, false) {
+			return false
+		}
+		here, there = append(here, endpointA), append(there, endpointB)
+	}
+	slices.Sort(here)
+	slices.Sort(there)
+	return slices.Equal(here, there)
+}
+
+// chosen takes a rule that leads to the chain of an endpoint apart: into what it is for any endpoint, and what it is for
+// this one.
+func chosen(rule string) (form, endpoint string, ok bool) {
+	at := strings.LastIndex(rule, " -j "+dataplane.SEPPrefix)
+	if at < 0 {
+		return "", "", false
+	}
+	chain := rule[at+len(" -j "):]
+	if strings.Contains(rule[:at], chain) { // -m recent --name KUBE-SEP-…
+		return strings.ReplaceAll(rule, chain, dataplane.SEPPrefix), "recent " + chain, true
+	}
+	return rule[:at], chain, true
 }
 
 // whyWhole says how a chain differs.

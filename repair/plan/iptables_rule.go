@@ -10,7 +10,47 @@ import (
 // stands before it. Comments count only where they are asked for: they do nothing, and kube-proxy leaves some out in large
 // clusters.
 func sameRule(a, b string, comments bool) bool {
-	return a == b || slices.Equal(ruleParts(a, comments), ruleParts(b, comments))
+	if a == b || !comments && sameButComment(a, b) {
+		return true
+	}
+	// Rules of one form are as long as their addresses: nearly all that differ do so in what is cheap to see.
+	return jumpOf(a) == jumpOf(b) && slices.Equal(ruleParts(a, comments), ruleParts(b, comments))
+}
+
+// sameButComment tells whether two texts are the same when their comments are taken out.
+func sameButComment(a, b string) bool {
+	a1, a2 := aroundComment(a)
+	b1, b2 := aroundComment(b)
+	if len(a1) > len(b1) {
+		a1, a2, b1, b2 = b1, b2, a1, a2
+	}
+	between := len(b1) - len(a1)
+	return strings.HasPrefix(b1, a1) && len(a2) == len(b2)+between && a2[:between] == b1[len(a1):] && a2[between:] == b2
+}
+
+// aroundComment is what stands before and behind the first comment of a rule.
+func aroundComment(rule string) (before, behind string) {
+	const match = " -m comment --comment "
+	at := strings.Index(rule, match)
+	if at < 0 {
+		return rule, ""
+	}
+	rest := rule[at+len(match):]
+	if !strings.HasPrefix(rest, `"`) {
+		if i := strings.IndexByte(rest, ' '); i >= 0 {
+			return rule[:at], rest[i:]
+		}
+		return rule[:at], ""
+	}
+	for i := 1; i < len(rest); i++ {
+		switch rest[i] {
+		case '\\':
+			i++
+		case '"':
+			return rule[:at], rest[i+1:]
+		}
+	}
+	return rule, "" // a quote that is not closed
 }
 
 // sameRules tells the same of all rules of a chain, in their order.
