@@ -176,7 +176,9 @@ func good(p *report.Path) float64 {
 	sum := 0.0
 	for i := range p.Backends {
 		b := &p.Backends[i]
-		answered := b.Reply == nil || b.Reply.Result == report.ReplyDelivered || b.Reply.Result == report.ReplyUnknown
+		answered := b.Reply == nil || b.Reply.Result == report.ReplyDelivered || b.Reply.Result == report.ReplyUnknown ||
+			// A backend on another node that is to see the client's own address answers it past this node.
+			b.Reply.Result == report.ReplyBypasses && b.MasqueradeIntended != nil && !*b.MasqueradeIntended
 		reached := b.Result == report.ResultDNAT || b.Result == report.ResultIPVS || b.Result == report.ResultBPF || b.Result == p.Intended.Result
 		if b.State == "ok" && answered && reached {
 			// More than its share takes from another one.
