@@ -123,12 +123,16 @@ func (p *xtPlanner) compare(rs *netfilter.Ruleset, want *kubeproxy.IPTables) {
 	for _, sp := range p.node.Plan.Ports {
 		services[dataplane.ChainID(sp.Key(), sp.Protocol)] = sp.Namespace + "/" + sp.Name
 	}
+	left := len(p.which(func(f *report.Finding) bool { return f.ID == "leftover-proxy-mode-rules" })) > 0
 	for _, w := range want.Tables {
 		t := p.table(rs, w.Name)
 		if t.read != nil && !t.read.Complete {
 			continue
 		}
 		d := differ{table: t, want: w, services: services}
+		if left {
+			d.mode = p.node.Proxy.Mode
+		}
 		p.differences = append(p.differences, d.differences()...)
 	}
 }

@@ -40,6 +40,8 @@ type differ struct {
 	table *xtTable
 	want  *kubeproxy.Table
 	out   []*xtDifference
+	// mode is set where chains of other modes than that are removed by themselves (leftoverSteps).
+	mode string
 	// services are Services by the part of chain names that is a hash of their ports.
 	services map[string]string
 	// leadTo are Services by chains that their rules lead to, gathered at the first question.
@@ -502,6 +504,9 @@ func isLast(rule string) bool {
 // extra looks at a chain that is there: one of kube-proxy's that it would not have.
 func (d *differ) extra(c *netfilter.Chain) {
 	if d.want.Chain(c.Name) != nil || c.Name == canaryChain || dataplane.WrittenBy(d.want.Name, c.Name) != dataplane.KubeProxy {
+		return
+	}
+	if d.mode != "" && dataplane.OtherMode(d.want.Name, c.Name, d.mode) != "" {
 		return
 	}
 	service := d.serviceOf(c)
