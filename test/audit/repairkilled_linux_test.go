@@ -42,7 +42,7 @@ func TestRepairKilled(t *testing.T) {
 			q := quarry{name: w.name, mode: w.mode, backend: w.backend, plane: w.plane}
 			k := &killer{clinic: newClinic(t, q.bring(t, fmt.Sprintf("k%c%d", 'a'+i, os.Getpid())), w.plane)}
 			k.dice = rand.New(rand.NewPCG(uint64(setting(t, "SVCNET_REPAIR_SEED", repairSeed)), uint64(i)))
-			k.run(t, n)
+			k.killAll(t, n)
 		})
 	}
 }
@@ -82,11 +82,12 @@ func (k *killer) damage(ctx context.Context) error {
 	}
 	return errors.Join(
 		k.n1.Netns().Sysctl("net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0"),
-		k.n1.Netns().IP(ctx, "-4 route add blackhole 10.244.3.0/25", "-6 rule add pref 100 to fd00:244:3::/65 unreachable"),
+		k.n1.Netns().IP(ctx, "route add blackhole 10.244.3.0/25", "route add unreachable fd00:244:3::/65"),
+		k.run("", "ip", "-6", "rule", "add", "pref", "100", "to", "fd00:244:2::/65", "prohibit")(ctx),
 	)
 }
 
-func (k *killer) run(t *testing.T, kills int) {
+func (k *killer) killAll(t *testing.T, kills int) {
 	t.Helper()
 	ctx := t.Context()
 	must := func(err error) {
@@ -179,10 +180,17 @@ func (k *killer) kill(t *testing.T, i int) {
 	}
 	var after time.Duration
 	switch {
-	case what == "apply" && k.dice.IntN(3) > 0:
-		// While steps are done, which does not take long.
-		k.waitFor(t, begun, func() bool { return len(k.journal()) > 0 })
+	case k.dice.IntN(4) > 0:
+		// While steps are done or taken back, which does not take long.
+		first := map[string]string{"apply": `"begin"`, "rollback": `"undo"`}[what]
+		k.waitFor(t, begun, func() bool {
+			text := k.journal()
+			return bytes.Contains(text, []byte(first)) || what == "rollback" && text == nil
+		})
 		after = time.Duration(k.dice.Int64N(int64(k.steps - k.begin + 10*time.Millisecond)))
+		if what == "rollback" {
+			after *= 10 // the node is read between two steps
+		}
 	default:
 		after = time.Duration(k.dice.Int64N(int64(k.whole)))
 	}
