@@ -37,7 +37,7 @@ type room struct {
 	device netlink.Link // the node's end
 	node   *netlink.Handle
 	inside *netlink.Handle
-	lo     int // index of the loopback device inside
+	lo     netlink.Link // the loopback device inside
 }
 
 // place says where the socket for an address has to be made: in the namespace, if any, or on the node.
@@ -151,13 +151,12 @@ func (r *reacher) take(a netip.Addr, how Reach, from netip.Addr) error {
 		}
 		return nil
 	}
-	inside := hostRoute(a, r.room.lo, unix.RTN_LOCAL, netlink.SCOPE_HOST)
-	if err := r.room.inside.RouteAdd(inside); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("add a local route in the namespace: %w", err)
+	if err := r.room.own(a); err != nil {
+		return fmt.Errorf("make it an address of the namespace: %w", err)
 	}
 	outside := hostRoute(a, r.room.device.Attrs().Index, unix.RTN_UNICAST, netlink.SCOPE_LINK)
 	if err := addRoute(r.room.node.RouteAdd, outside, from); err != nil {
-		_ = r.room.inside.RouteDel(inside)
+		_ = r.room.disown(a)
 		return fmt.Errorf("route it to %s: %w", Device, err)
 	}
 	return nil
@@ -190,18 +189,24 @@ func hostRoute(a netip.Addr, device int, kind int, scope netlink.Scope) *netlink
 	return route
 }
 
-// release ends the routes of addresses that are not wanted any more.
-func (r *reacher) release(keep func(netip.Addr) bool) {
+// release ends the routes of addresses that are not wanted any more. It returns how many of those are still used.
+func (r *reacher) release(wanted, used func(netip.Addr) bool) (left int) {
 	for a, how := range r.ours {
-		if keep(a) {
+		if wanted(a) {
+			continue
+		}
+		if used(a) {
+			left++
 			continue
 		}
 		if err := r.remove(a, how); err != nil {
 			r.log(fmt.Sprintf("remove the route of %s: %s", a, err))
+			left++
 			continue
 		}
 		delete(r.ours, a)
 	}
+	return left
 }
 
 func (r *reacher) remove(a netip.Addr, how Reach) error {
@@ -214,12 +219,39 @@ func (r *reacher) remove(a netip.Addr, how Reach) error {
 	}
 	return errors.Join(
 		gone(r.room.node.RouteDel(hostRoute(a, r.room.device.Attrs().Index, unix.RTN_UNICAST, netlink.SCOPE_LINK))),
-		gone(r.room.inside.RouteDel(hostRoute(a, r.room.lo, unix.RTN_LOCAL, netlink.SCOPE_HOST))))
+		r.room.disown(a))
+}
+
+// own makes an address one of the namespace's. An IPv4 one is a route only, which costs the same however many there are;
+// of an IPv6 one the kernel sends errors (that nobody listens on a port) only if an interface has it.
+func (m *room) own(a netip.Addr) error {
+	var err error
+	if a.Is4() {
+		err = m.inside.RouteAdd(hostRoute(a, m.lo.Attrs().Index, unix.RTN_LOCAL, netlink.SCOPE_HOST))
+	} else {
+		err = m.inside.AddrAdd(m.lo, address(a))
+	}
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
+}
+
+func (m *room) disown(a netip.Addr) error {
+	if a.Is4() {
+		return gone(m.inside.RouteDel(hostRoute(a, m.lo.Attrs().Index, unix.RTN_LOCAL, netlink.SCOPE_HOST)))
+	}
+	return gone(m.inside.AddrDel(m.lo, address(a)))
+}
+
+// address is one that nobody has to be asked about before it is used.
+func address(a netip.Addr) *netlink.Addr {
+	return &netlink.Addr{IPNet: &net.IPNet{IP: net.IP(a.AsSlice()), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}, Flags: unix.IFA_F_NODAD}
 }
 
 // gone takes it for done that somebody else removed a route.
 func gone(err error) error {
-	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) {
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EADDRNOTAVAIL) {
 		return nil
 	}
 	return err
@@ -227,7 +259,7 @@ func gone(err error) error {
 
 // close removes all that was added.
 func (r *reacher) close() {
-	r.release(func(a netip.Addr) bool { return r.ours[a] == ReachNamespace })
+	r.release(func(a netip.Addr) bool { return r.ours[a] == ReachNamespace }, func(netip.Addr) bool { return false })
 	if r.room != nil {
 		// The routes go with the device, the namespace with the last socket in it.
 		if err := r.room.node.LinkDel(r.room.device); err != nil {
@@ -311,7 +343,7 @@ func newRoom() (_ *room, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m.lo = lo.Attrs().Index
+	m.lo = lo
 	peer, err := m.inside.LinkByName(Device)
 	if err != nil {
 		return nil, err

@@ -31,6 +31,7 @@ type Relay struct {
 	free       []uint32
 	indexes    uint32 // given out until now
 	generation uint32
+	lingering  int
 	closed     bool
 }
 
@@ -177,9 +178,11 @@ func (r *Relay) Update(w Want) ([]Unserved, error) {
 	for _, f := range gone {
 		r.free = append(r.free, f.index)
 	}
-	r.reacher.release(func(a netip.Addr) bool {
-		p, wanted := places[a]
-		return wanted && p.err == nil || slices.ContainsFunc(used, func(in map[netip.Addr]bool) bool { return in[a] })
+	r.lingering = r.reacher.release(func(a netip.Addr) bool {
+		p, ok := places[a]
+		return ok && p.err == nil
+	}, func(a netip.Addr) bool {
+		return slices.ContainsFunc(used, func(in map[netip.Addr]bool) bool { return in[a] })
 	})
 	slices.SortFunc(unserved, compareUnserved)
 	if e := failed.Load(); e != nil {
@@ -299,6 +302,14 @@ func (r *Relay) everyLoop(f func(*loop)) {
 		all.Go(func() { l.ask(func() { f(l) }) })
 	}
 	all.Wait()
+}
+
+// Lingering is the number of addresses that nobody wants any more and that are kept for connections that still use them.
+// An update lets those go that are not used by then.
+func (r *Relay) Lingering() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lingering
 }
 
 // number is the loop's place among those of the relay.

@@ -41,6 +41,9 @@ func (*Relay) Limits() Limits { return Limits{} }
 // Active is none.
 func (*Relay) Active() (connections, sessions int) { return 0, 0 }
 
+// Lingering is none.
+func (*Relay) Lingering() int { return 0 }
+
 // Drain has nothing to wait for.
 func (*Relay) Drain(context.Context) {}
 

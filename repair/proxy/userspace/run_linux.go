@@ -75,7 +75,7 @@ func Run(ctx context.Context, c Config) (proxy.Ending, error) {
 			}
 			s.readdress(addrs)
 		case <-retry.C:
-			if len(s.unserved) > 0 {
+			if len(s.unserved) > 0 || r.Lingering() > 0 {
 				s.soon()
 			}
 		case <-due:
