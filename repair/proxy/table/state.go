@@ -26,6 +26,8 @@ type State struct {
 	// claims are the ports that want a frontend, the one that holds it first; nearly always there is one.
 	claims map[Frontend][]*entry
 	dirty  map[*entry]bool
+	// gone are entries that nothing wants any more and that the table still has: one that comes back is the same.
+	gone map[entryID]*entry
 
 	// programmed, by set, counts the elements of sized sets, those included that nothing wants any more.
 	sizes map[Set]int
@@ -53,6 +55,11 @@ type entry struct {
 	programmed *Rendered
 }
 
+type entryID struct {
+	service Service
+	id      string
+}
+
 type element struct {
 	set Set
 	key string
@@ -67,6 +74,7 @@ type retired struct {
 func NewState(family nft.Family, f Facts) *State {
 	s := &State{
 		facts: f, layout: Layout(family, &f), services: map[Service][]*entry{}, claims: map[Frontend][]*entry{}, dirty: map[*entry]bool{},
+		gone: map[entryID]*entry{},
 	}
 	s.forget()
 	return s
@@ -93,6 +101,10 @@ func (s *State) Update(service Service, ports []*Port) {
 		id := p.Protocol + " " + p.Key
 		e := byID[id]
 		if e == nil {
+			e = s.gone[entryID{service, id}]
+			delete(s.gone, entryID{service, id})
+		}
+		if e == nil {
 			e = &entry{service: service, id: id}
 		}
 		delete(byID, id)
@@ -104,6 +116,8 @@ func (s *State) Update(service Service, ports []*Port) {
 			s.claim(e, nil)
 			if e.programmed == nil {
 				delete(s.dirty, e)
+			} else {
+				s.gone[entryID{service, e.id}] = e
 			}
 		}
 	}
@@ -249,6 +263,7 @@ func (s *State) PortsOf(service Service) []*Port {
 func (s *State) Restart() {
 	s.forget()
 	clear(s.dirty)
+	clear(s.gone)
 	for _, entries := range s.services {
 		for _, e := range entries {
 			e.programmed = nil
@@ -273,6 +288,7 @@ func (s *State) Plan(age bool) *Transaction {
 		return cmp.Or(a.service.compare(b.service), cmp.Compare(a.id, b.id))
 	})
 	clear(s.dirty)
+	clear(s.gone)
 	for _, e := range entries {
 		p.entry(e)
 	}
