@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/nft"
@@ -235,6 +234,3 @@ func (s *nftSettings) stockSets(t *NFTable) {
 	verdicts(dataplane.NFTServiceIPs, "ClusterIP, ExternalIP and LoadBalancer IP traffic", addr, proto, port)
 	verdicts(dataplane.NFTServiceNodePorts, "NodePort traffic", proto, port)
 }
-
-// stockName tells chains that serve all from those of Services, whose names all have a stroke (isServiceChainName).
-func stockName(name string) bool { return !strings.Contains(name, "/") }

@@ -88,7 +88,7 @@ func (s *site) obstacleNamed(evidence string) *obstacle {
 	if m == nil {
 		return nil
 	}
-	_, t := nftOf(s.node, m[1])
+	t := nftOf(s.node, m[1])
 	if t == nil || dataplane.OfKubeProxy(t) || ofIPTables(t) {
 		return nil
 	}

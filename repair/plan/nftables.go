@@ -92,7 +92,7 @@ func (s *site) nftDifference(family netfilter.Family) (*nftDifference, error) {
 		return nil, err
 	}
 	ip := map[netfilter.Family]nft.Family{netfilter.IPv4: nft.IP, netfilter.IPv6: nft.IP6}[family]
-	_, table := nftOf(s.node, string(ip)+" "+kubeproxy.NFTName)
+	table := nftOf(s.node, string(ip)+" "+kubeproxy.NFTName)
 	if table == nil && len(releases) > 1 {
 		return nil, fmt.Errorf("table %s %s is gone, and which release of kube-proxy made it is not known", ip, kubeproxy.NFTName)
 	}

@@ -129,15 +129,15 @@ func nftTableLines(t *nft.Table) []string {
 	return out
 }
 
-// nftOf finds a table by what nft calls it, "ip kube-proxy", and the capture that has it.
-func nftOf(n *check.Node, name string) (*nft.Ruleset, *nft.Table) {
+// nftOf finds a table by what nft calls it, "ip kube-proxy"; nil for none.
+func nftOf(n *check.Node, name string) *nft.Table {
 	family, table, _ := strings.Cut(name, " ")
 	for _, rs := range n.NFT {
 		if t := rs.Table(nft.Family(family), table); t != nil {
-			return rs, t
+			return t
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // nftRuleOf is the object of a rule that is taken away.
@@ -150,7 +150,7 @@ func findNFTables(n *check.Node, e report.RepairEdit) (lines []string, there boo
 	if why := nftUnread(n); why != "" {
 		return nil, false, fmt.Errorf("find %s of table %s: %s", e.Object, e.Table, why)
 	}
-	_, t := nftOf(n, e.Table)
+	t := nftOf(n, e.Table)
 	if t == nil {
 		return nil, false, nil
 	}
