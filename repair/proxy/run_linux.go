@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/svcnet/svcnet/repair/proxy/kernel"
@@ -86,6 +88,9 @@ func (c *Config) End(ctx context.Context) Ending {
 
 // RemoveLeft deletes tables that a proxy left which was killed. It tells which.
 func RemoveLeft() (removed []string, err error) {
+	if !mayHaveRun() {
+		return nil, nil
+	}
 	w, err := kernel.OpenTables()
 	if err != nil {
 		return nil, err
@@ -105,4 +110,15 @@ func RemoveLeft() (removed []string, err error) {
 		removed = append(removed, fmt.Sprintf("table %s svcnet", f))
 	}
 	return removed, nil
+}
+
+// mayHaveRun tells whether a proxy may have left tables on this machine. To ask the kernel for them would load nf_tables
+// where it is not.
+func mayHaveRun() bool {
+	for _, sign := range []string{"/sys/module/nf_tables", filepath.Join(RuntimeFolder, "proxy.json")} {
+		if _, err := os.Stat(sign); err == nil {
+			return true
+		}
+	}
+	return false
 }

@@ -117,6 +117,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	_, _ = s.o.Objects.Take() // they are all in
 	s.flush()
+	s.clear()
 	if s.o.Started != nil && s.retry.IsZero() {
 		s.o.Started(s.Stats())
 	}
@@ -143,6 +144,18 @@ func (s *Server) Serve(ctx context.Context) error {
 			s.check()
 		}
 		s.flush()
+	}
+}
+
+// clear removes the table of a family that has no Services, which an earlier proxy may have left.
+func (s *Server) clear() {
+	for _, family := range families {
+		if !s.states[family].Unneeded() {
+			continue
+		}
+		if err := s.o.Writer.Remove(family); err != nil {
+			s.o.Log("a table %s %s that an earlier proxy left stays: %v", family, table.Name, err)
+		}
 	}
 }
 

@@ -22,8 +22,15 @@ func OpenTables() (*Tables, error) {
 
 // Write makes a transaction happen, whole or not at all.
 func (t *Tables) Write(tx *table.Transaction) error {
+	there := false
+	if tx.Whole {
+		var err error
+		if there, err = t.Has(tx.Table.Family); err != nil {
+			return err
+		}
+	}
 	t.batch.Reset()
-	if err := t.batch.Add(tx); err != nil {
+	if err := t.batch.Add(tx, there); err != nil {
 		return err
 	}
 	err := t.writer.Send(&t.batch)

@@ -7,12 +7,14 @@ import (
 	"github.com/svcnet/svcnet/repair/proxy/table"
 )
 
-// Add puts a transaction into the batch: what others lead to before those, and what nothing leads to any more last.
-func (b *Batch) Add(tx *table.Transaction) error {
+// Add puts a transaction into the batch: what others lead to before those, and what nothing leads to any more last. there
+// says whether a table that is to be made anew is there.
+func (b *Batch) Add(tx *table.Transaction, there bool) error {
 	t := tx.Table
 	if tx.Whole {
-		b.AddTable(t)
-		b.DeleteTable(t)
+		if there {
+			b.DeleteTable(t)
+		}
 		b.AddTable(t)
 		for _, s := range t.Sets {
 			b.AddSet(t, s)

@@ -15,11 +15,14 @@ type conn struct {
 	state             connState
 	// waits: the client is asked whether it takes more. keptAlive: the backend is asked whether it is still there.
 	waits, keptAlive bool
-	route            *route
-	verdict          *verdict
+	service          *service
 	backend          *backend
 	client           netip.AddrPort
-	tried            []*backend
+	dialled          netip.Addr // by the client
+	// route and verdict are there until the connection opens: they hold much that an update replaces.
+	route   *route
+	verdict *verdict
+	tried   []*backend
 	// since is when the backend was dialled or the connection opened, moved when data last went through.
 	since, moved int64
 	// bytes by direction that are not in the counts yet.
@@ -127,7 +130,7 @@ func (l *loop) begin(f *listener, fd int, from netip.AddrPort) {
 	total.opened.Add(1)
 	service.opened.Add(1)
 	c.index, c.generation = index, generation
-	c.route, c.verdict, c.client = r, v, from
+	c.service, c.route, c.verdict, c.client, c.dialled = r.service, r, v, from, r.front.Addr
 	c.half[client].fd, c.half[server].fd = int32(fd), -1
 	c.half[client].readable = true
 	l.dial(c)
@@ -157,7 +160,7 @@ func (l *loop) dial(c *conn) {
 		}
 		if len(c.tried) > 0 {
 			l.relay.totals[protocolTCP].retried.Add(1)
-			c.route.service.counts.retried.Add(1)
+			c.service.counts.retried.Add(1)
 		}
 		fd, e := socket(b.sock.family(), unix.SOCK_STREAM)
 		if e != noError {
@@ -199,7 +202,7 @@ func (l *loop) blame(b *backend, e unix.Errno) {
 // giveUp ends a connection that has no backend.
 func (l *loop) giveUp(c *conn, why refusal) {
 	l.relay.totals[protocolTCP].refused[why].Add(1)
-	c.route.service.counts.refused[why].Add(1)
+	c.service.counts.refused[why].Add(1)
 	l.finish(c, true)
 }
 
@@ -275,6 +278,7 @@ func (l *loop) established(c *conn) {
 			return
 		}
 	}
+	c.route, c.verdict = nil, nil
 	if l.pump(c, client) && c.half[server].readable {
 		l.pump(c, server)
 	}
@@ -471,7 +475,7 @@ func (l *loop) takesNoMore(c *conn, end int) bool {
 // breakOff resets both ends.
 func (l *loop) breakOff(c *conn) {
 	l.relay.totals[protocolTCP].reset.Add(1)
-	c.route.service.counts.reset.Add(1)
+	c.service.counts.reset.Add(1)
 	l.finish(c, true)
 }
 
@@ -502,7 +506,7 @@ func (l *loop) finish(c *conn, reset bool) {
 		c.backend.active.Add(-1)
 	}
 	l.relay.totals[protocolTCP].active.Add(-1)
-	c.route.service.counts.active.Add(-1)
+	c.service.counts.active.Add(-1)
 	l.conns.give(c.index)
 }
 
@@ -511,7 +515,7 @@ const keptBuffers = 64
 
 // count adds the bytes of a connection to the counts.
 func (l *loop) count(c *conn) {
-	for _, to := range []*counts{&l.relay.totals[protocolTCP], &c.route.service.counts} {
+	for _, to := range []*counts{&l.relay.totals[protocolTCP], &c.service.counts} {
 		if n := c.bytes[client]; n > 0 {
 			to.toBackends.Add(n)
 		}
@@ -570,7 +574,7 @@ const keepAliveIdle, keepAliveInterval, keepAliveCount = 120, 20, 6
 // dialled are the addresses that clients of open connections and sessions dialled.
 func (l *loop) dialled() map[netip.Addr]bool {
 	out := make(map[netip.Addr]bool)
-	l.conns.each(0, len(l.conns.blocks), func(c *conn) { out[c.route.front.Addr] = true })
+	l.conns.each(0, len(l.conns.blocks), func(c *conn) { out[c.dialled] = true })
 	l.open.each(0, len(l.open.blocks), func(s *session) { out[s.route.front.Addr] = true })
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,22 @@ func (k frontKey) protocol() string {
 type table struct {
 	services map[serviceKey]*service
 	backends map[backendKey]*backend
+	// known are the routes of the last update. One whose port is the same thing still, and not only equal, is used again.
+	known map[frontKey]*route
+	// who tells clients apart, made of around and taken.
+	who    *clients
+	around Around
+	taken  []netip.Addr
+}
+
+// clients is what tells clients apart, the last one where nothing changed.
+func (t *table) clients(a Around, taken []netip.Addr) *clients {
+	same := t.who != nil && slices.Equal(t.taken, taken) && slices.Equal(t.around.NodeAddrs, a.NodeAddrs) && slices.Equal(t.around.OtherNodes, a.OtherNodes) &&
+		slices.Equal(t.around.LocalPods, a.LocalPods) && slices.Equal(t.around.Pods, a.Pods) && reflect.DeepEqual(t.around.Proxy, a.Proxy)
+	if !same {
+		t.who, t.around, t.taken = clientsOf(a, taken), a, taken
+	}
+	return t.who
 }
 
 type backendKey struct {
@@ -42,7 +59,7 @@ func (t *table) routes(w Want, o Options, taken []netip.Addr) (map[frontKey]*rou
 	backends := make(map[backendKey]*backend)
 	routes := make(map[frontKey]*route)
 	var unserved []Unserved
-	who := clientsOf(w.Around, taken)
+	who := t.clients(w.Around, taken)
 
 	serve := func(sp *intent.ServicePort, f intent.Frontend) {
 		k := frontKey{udp: sp.Protocol == "UDP", addr: netip.AddrPortFrom(f.Addr, uint16(f.Port))}
@@ -66,16 +83,29 @@ func (t *table) routes(w Want, o Options, taken []netip.Addr) (map[frontKey]*rou
 			}
 			return
 		}
-		r := &route{port: sp, front: f, clients: who, remembers: time.Duration(sp.AffinitySeconds) * time.Second}
-		key := keyOf(sp)
-		if r.service = services[key]; r.service == nil {
-			if r.service = t.services[key]; r.service == nil {
-				r.service = &service{key: key}
+		r := t.known[k]
+		if r == nil || r.port != sp || r.front != f || r.clients != who {
+			r = &route{port: sp, front: f, clients: who, remembers: time.Duration(sp.AffinitySeconds) * time.Second, backends: make([]*backend, len(sp.Endpoints))}
+			if o.Header != nil && !k.udp {
+				r.header = o.Header(sp)
 			}
-			services[key] = r.service
 		}
-		r.backends = make([]*backend, len(sp.Endpoints))
+		key := keyOf(sp)
+		of := services[key]
+		if of == nil {
+			if of = t.services[key]; of == nil {
+				of = &service{key: key}
+			}
+			services[key] = of
+		}
+		if r.service == nil {
+			r.service = of
+		}
 		for i := range sp.Endpoints {
+			if b := r.backends[i]; b != nil { // of a route that was known
+				backends[backendKey{k.udp, b.addr}] = b
+				continue
+			}
 			e := &sp.Endpoints[i]
 			bk := backendKey{k.udp, netip.AddrPortFrom(e.Addr.Unmap(), uint16(e.Port))}
 			if backends[bk] == nil {
@@ -87,9 +117,6 @@ func (t *table) routes(w Want, o Options, taken []netip.Addr) (map[frontKey]*rou
 			}
 			r.backends[i] = backends[bk]
 		}
-		if o.Header != nil && !k.udp {
-			r.header = o.Header(sp)
-		}
 		routes[k] = r
 	}
 	for _, sp := range w.Ports {
@@ -100,10 +127,17 @@ func (t *table) routes(w Want, o Options, taken []netip.Addr) (map[frontKey]*rou
 	for _, x := range w.Extra {
 		serve(x.Port, intent.Frontend{Kind: intent.ClusterIP, Addr: x.Listen.Addr(), Port: int(x.Listen.Port()), OnNode: true})
 	}
+	circles := false
 	for k, b := range backends {
-		b.own.Store(routes[frontKey(k)] != nil)
+		own := routes[frontKey(k)] != nil
+		circles = b.own.Swap(own) != own || circles
 	}
-	t.services, t.backends = services, backends
+	if circles {
+		for _, r := range routes {
+			r.verdicts.Store(nil)
+		}
+	}
+	t.services, t.backends, t.known = services, backends, routes
 	return routes, unserved
 }
 

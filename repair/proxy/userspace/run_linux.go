@@ -12,8 +12,8 @@ import (
 	"github.com/svcnet/svcnet/repair/proxy/relay"
 )
 
-// How changes are put together: a change waits for others that come with it, and after one the next waits longer, so that
-// much of them costs little. What could not be served is tried again.
+// How changes are put together: a change waits for others that come with it, and after one the next waits longer, and ten
+// times as long as that took, so that much of them costs little. What could not be served is tried again.
 const (
 	together = 20 * time.Millisecond
 	between  = 200 * time.Millisecond
@@ -93,6 +93,7 @@ type server struct {
 	wanted *wanted
 	// due is when the relay is to be told; zero: nothing changed.
 	due, told time.Time
+	took      time.Duration
 	ports     int
 	unserved  []relay.Unserved
 }
@@ -101,7 +102,7 @@ type server struct {
 func (s *server) soon() {
 	if s.due.IsZero() {
 		s.due = time.Now().Add(together)
-		if t := s.told.Add(between); t.After(s.due) {
+		if t := s.told.Add(max(between, 10*s.took)); t.After(s.due) {
 			s.due = t
 		}
 	}
@@ -137,6 +138,7 @@ func (s *server) readdress(addrs []netip.Addr) {
 
 // serve tells the relay, and people what of it cannot be served.
 func (s *server) serve() error {
+	begun := time.Now()
 	want := s.wanted.want()
 	unserved, err := s.relay.Update(want)
 	if err != nil {
@@ -155,7 +157,7 @@ func (s *server) serve() error {
 		}
 	}
 	s.unserved, s.ports = unserved, len(want.Ports)
-	s.due, s.told = time.Time{}, time.Now()
+	s.due, s.told, s.took = time.Time{}, time.Now(), time.Since(begun)
 	return nil
 }
 
