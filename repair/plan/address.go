@@ -8,7 +8,6 @@ import (
 
 	"github.com/svcnet/svcnet/explain/check"
 	"github.com/svcnet/svcnet/explain/host"
-	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/explain/traits"
 	"github.com/svcnet/svcnet/repair/kubeproxy"
@@ -27,11 +26,16 @@ func mendAddresses(s *site) []report.RepairStep {
 	if s.node.Proxy.Mode != ipvsMode || !s.node.Host.HasAddrs {
 		return nil
 	}
-	m := addressMending{site: s}
-	wanted := make(map[netip.Addr]bool)
+	m := addressMending{site: s, about: s.indexed()}
+	wanted, there := make(map[netip.Addr]bool), make(map[netip.Prefix]bool)
+	for i := range s.node.Host.Addrs {
+		if a := &s.node.Host.Addrs[i]; a.Link == check.KubeIPVS0 {
+			there[a.Prefix] = true
+		}
+	}
 	for _, a := range kubeproxy.Addresses(s.node.Plan, s.node.Host) {
 		wanted[a.Addr] = true
-		if !a.May && deviceAddress(s.node.Host, a.Prefix()) == nil {
+		if !a.May && !there[a.Prefix()] {
 			m.lacks(&a)
 		}
 	}
@@ -40,10 +44,7 @@ func mendAddresses(s *site) []report.RepairStep {
 		if a.Link != check.KubeIPVS0 || wanted[a.Prefix.Addr()] {
 			continue
 		}
-		found := s.which(func(f *report.Finding) bool {
-			return f.ID == "ipvs-vip-without-service" && f.Subject == a.Prefix.Addr().String()
-		})
-		if len(found) > 0 {
+		if found := m.about.about("ipvs-vip-without-service", a.Prefix.Addr().String()); len(found) > 0 {
 			m.change(a.Prefix, "", "no Service has it: packets to it end on this node", found, addressLine(a), false)
 		}
 	}
@@ -53,6 +54,7 @@ func mendAddresses(s *site) []report.RepairStep {
 // addressMending is what a plan does to addresses.
 type addressMending struct {
 	*site
+	about    *findingIndex
 	edits    []report.RepairEdit
 	do, undo []string
 	first    string
@@ -73,9 +75,10 @@ var ofAddresses = map[string]bool{
 
 // lacks plans an address that is not there, where a finding is about one of its service ports.
 func (m *addressMending) lacks(a *kubeproxy.Address) {
-	found := m.which(func(f *report.Finding) bool {
-		return ofAddresses[f.ID] && slices.ContainsFunc(a.Ports, func(sp *intent.ServicePort) bool { return aboutPort(f, sp) })
-	})
+	var found []int
+	for _, sp := range a.Ports {
+		found = append(found, m.about.port(sp, func(f *report.Finding) bool { return ofAddresses[f.ID] })...)
+	}
 	if len(found) == 0 {
 		return
 	}

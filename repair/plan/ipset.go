@@ -28,7 +28,7 @@ func mendSets(s *site) []report.RepairStep {
 	if s.node.Proxy.Mode != ipvsMode || s.node.Sets == nil {
 		return nil
 	}
-	m := setMending{site: s, sets: kubeproxy.IPSets(s.node.Plan, &s.node.Proxy, s.node.Host, s.node.Name)}
+	m := setMending{site: s, findingIndex: s.indexed(), sets: kubeproxy.IPSets(s.node.Plan, &s.node.Proxy, s.node.Host, s.node.Name)}
 	for i := range m.sets {
 		m.set(&m.sets[i])
 	}
@@ -38,6 +38,7 @@ func mendSets(s *site) []report.RepairStep {
 // setMending is what a plan does to sets.
 type setMending struct {
 	*site
+	*findingIndex
 	sets    []kubeproxy.IPSet
 	changes []setChange
 }
@@ -86,7 +87,7 @@ func (m *setMending) set(want *kubeproxy.IPSet) {
 		if have.Find(e.Text) != nil || strings.HasSuffix(e.Text, "/0") { // ipset takes no network of everything
 			continue
 		}
-		found := m.about("ipset-entry-missing", want.Name+": "+e.Text)
+		found := slices.Clone(m.about("ipset-entry-missing", want.Name+": "+e.Text))
 		if !e.May {
 			found = append(found, lacks...)
 		}
@@ -96,16 +97,13 @@ func (m *setMending) set(want *kubeproxy.IPSet) {
 	}
 	for i := range have.Entries {
 		text := have.Entries[i].Text
-		found := m.about("ipset-entry-stale", want.Name+": "+text)
-		if e := want.Entry(text); e == nil && len(found) > 0 {
+		if want.Entry(text) != nil {
+			continue
+		}
+		if found := m.about("ipset-entry-stale", want.Name+": "+text); len(found) > 0 {
 			m.changes = append(m.changes, m.entry(want, text, service(&m.findings[found[0]].Object), found, false))
 		}
 	}
-}
-
-// about are the findings of that id and subject.
-func (m *setMending) about(id, subject string) []int {
-	return m.which(func(f *report.Finding) bool { return f.ID == id && f.Subject == subject })
 }
 
 // service is the "namespace/name" of a Service that an object is, empty for other objects.
@@ -415,16 +413,6 @@ func (c *setChange) order() int {
 		return 2
 	}
 	return 3
-}
-
-// follow are the findings of the same Services that others of these cause.
-func (s *site) follow(found []int) []int {
-	return s.which(func(f *report.Finding) bool {
-		return slices.ContainsFunc(found, func(i int) bool {
-			cause := &s.findings[i]
-			return f.CausedBy == cause.ID && service(&f.Object) == service(&cause.Object)
-		})
-	})
 }
 
 // findSet is the set or the entry of an edit.

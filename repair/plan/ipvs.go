@@ -10,7 +10,6 @@ import (
 
 	"github.com/svcnet/svcnet/explain/check"
 	"github.com/svcnet/svcnet/explain/dataplane"
-	"github.com/svcnet/svcnet/explain/host"
 	"github.com/svcnet/svcnet/explain/intent"
 	"github.com/svcnet/svcnet/explain/ipvs"
 	"github.com/svcnet/svcnet/explain/report"
@@ -34,15 +33,21 @@ func mendServers(s *site) []report.RepairStep {
 		return nil
 	}
 	var changes []serverChange
-	known := make(map[string]bool)
+	present := make(map[string]*ipvs.Service, len(s.node.IPVS.Services))
+	for i := range s.node.IPVS.Services {
+		v := &s.node.IPVS.Services[i]
+		present[serverName(v)] = v
+	}
+	known, about := make(map[string]bool, len(present)), s.indexed()
 	for _, want := range kubeproxy.Servers(s.node.Plan, &s.node.Proxy, s.node.Host, s.node.IPVS) {
-		have := serverNamed(s.node.IPVS, serverName(&want.Service))
-		known[serverName(&want.Service)] = true
+		name := serverName(&want.Service)
+		have := present[name]
+		known[name] = true
 		c, ok := serverToward(have, &want)
 		if !ok {
 			continue
 		}
-		c.findings = s.aboutServer(have, &want, c.stops)
+		c.findings = about.server(have, &want, c.stops)
 		if len(c.findings) > 0 {
 			changes = append(changes, c)
 		}
@@ -52,8 +57,8 @@ func mendServers(s *site) []report.RepairStep {
 		if known[serverName(have)] || s.excluded(have.Addr) {
 			continue
 		}
-		if about := s.aboutServer(have, nil, true); len(about) > 0 {
-			changes = append(changes, serverChange{have: have, findings: about, whole: "no Service asks for it, and it takes packets of Services", foreign: true})
+		if found := about.server(have, nil, true); len(found) > 0 {
+			changes = append(changes, serverChange{have: have, findings: found, whole: "no Service asks for it, and it takes packets of Services", foreign: true})
 		}
 	}
 	var out []report.RepairStep
@@ -215,16 +220,85 @@ var ofServers = map[string]bool{
 	"wrong-translation":                false,
 }
 
-// aboutServer are the findings that speak of a virtual server: those about the service port that it is for, and those
-// that show it as their evidence.
-func (s *site) aboutServer(have *ipvs.Service, want *kubeproxy.VirtualServer, stops bool) []int {
-	return s.which(func(f *report.Finding) bool {
-		if have != nil && shows(f, have) {
-			return true
+// findingIndex finds findings that may be mended.
+type findingIndex struct {
+	site *site
+	// bySubject are they by id and subject, byCause by the id that causes them and "namespace/name", byService by that
+	// alone, byPlace by the file and line of evidence.
+	bySubject map[[2]string][]int
+	byCause   map[[2]string][]int
+	byService map[string][]int
+	byPlace   map[evidencePlace][]int
+}
+
+type evidencePlace struct {
+	file string
+	line int
+}
+
+func (s *site) indexed() *findingIndex {
+	x := &findingIndex{site: s, bySubject: make(map[[2]string][]int), byCause: make(map[[2]string][]int), byService: make(map[string][]int), byPlace: make(map[evidencePlace][]int)}
+	for _, i := range s.which(func(f *report.Finding) bool { return reasons[f.ID] == "" }) {
+		f := &s.findings[i]
+		x.bySubject[[2]string{f.ID, f.Subject}] = append(x.bySubject[[2]string{f.ID, f.Subject}], i)
+		of := service(&f.Object)
+		if f.CausedBy != "" {
+			x.byCause[[2]string{f.CausedBy, of}] = append(x.byCause[[2]string{f.CausedBy, of}], i)
 		}
-		blocking, ok := ofServers[f.ID]
-		return ok && want != nil && (stops || !blocking) && aboutPort(f, want.Port)
-	})
+		if of != "" {
+			x.byService[of] = append(x.byService[of], i)
+		}
+		for _, e := range f.Evidence {
+			if e.File != "" && e.Line != 0 {
+				x.byPlace[evidencePlace{e.File, e.Line}] = append(x.byPlace[evidencePlace{e.File, e.Line}], i)
+			}
+		}
+	}
+	return x
+}
+
+// about are the findings of an id and a subject.
+func (x *findingIndex) about(id, subject string) []int { return x.bySubject[[2]string{id, subject}] }
+
+// follow are the findings of the same Services that some findings cause.
+func (x *findingIndex) follow(found []int) []int {
+	var out []int
+	for _, i := range found {
+		f := &x.site.findings[i]
+		out = append(out, x.byCause[[2]string{f.ID, service(&f.Object)}]...)
+	}
+	return out
+}
+
+// port are the findings about a service port of which fits holds.
+func (x *findingIndex) port(sp *intent.ServicePort, fits func(f *report.Finding) bool) []int {
+	var out []int
+	for _, i := range x.byService[sp.Namespace+"/"+sp.Name] {
+		if f := &x.site.findings[i]; fits(f) && aboutPort(f, sp) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// server are the findings that speak of a virtual server: those about the service port that it is for, and those that show
+// it, or one of its real servers, as their evidence.
+func (x *findingIndex) server(have *ipvs.Service, want *kubeproxy.VirtualServer, stops bool) []int {
+	var out []int
+	if have != nil {
+		out = append(out, x.byPlace[evidencePlace{have.File, have.Line}]...)
+		for i := range have.Dests {
+			out = append(out, x.byPlace[evidencePlace{have.Dests[i].File, have.Dests[i].Line}]...)
+		}
+	}
+	if want != nil {
+		out = append(out, x.port(want.Port, func(f *report.Finding) bool {
+			blocking, ok := ofServers[f.ID]
+			return ok && (stops || !blocking)
+		})...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // aboutPort tells whether a finding is about a service port.
@@ -237,14 +311,6 @@ func aboutPort(f *report.Finding, sp *intent.ServicePort) bool {
 	// The two families of a port have findings of their own, where an endpoint tells them apart.
 	at, err := netip.ParseAddrPort(o.Endpoint)
 	return err != nil || at.Addr().Is4() == (sp.Family == 4)
-}
-
-// shows tells whether a virtual server is evidence of a finding.
-func shows(f *report.Finding, s *ipvs.Service) bool {
-	return slices.ContainsFunc(f.Evidence, func(e report.Evidence) bool {
-		at := func(h host.Evidence) bool { return e.File != "" && e.File == h.File && e.Line == h.Line }
-		return at(s.Evidence) || slices.ContainsFunc(s.Dests, func(d ipvs.Dest) bool { return at(d.Evidence) })
-	})
 }
 
 // serverStep is the step that makes changes.

@@ -135,7 +135,7 @@ func (l *leftIPVS) device() (report.RepairStep, bool) {
 // sets are those that no rule asks once the rules of IPVS mode are gone.
 func (l *leftIPVS) sets() (report.RepairStep, bool) {
 	stays := l.staying()
-	m := setMending{site: l.site}
+	m := setMending{site: l.site, findingIndex: l.indexed()}
 	var names []string
 	for name, set := range l.node.Sets {
 		if dataplane.IsIPVSSet(name) && set.Captured != nil && set.Captured.Missing == "" && !stays[name] {
