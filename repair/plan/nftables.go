@@ -99,10 +99,10 @@ func (s *site) nftDifference(family netfilter.Family) (*nftDifference, error) {
 	if table != nil && table.Owner {
 		return nil, fmt.Errorf("table %s is owned by a program, and the kernel lets nobody else change it", table)
 	}
-	whole := nftWhole(s.node)
+	whole, proxy := nftWhole(s.node), kubeproxy.NFTProxy(&s.node.Proxy, s.node.NFT)
 	var best *nftDifference
 	for _, r := range releases {
-		want, err := kubeproxy.NFTables(family, r, s.node.Plan, &s.node.Proxy, kubeproxy.NFTNode{Table: table, Host: s.node.Host})
+		want, err := kubeproxy.NFTables(family, r, s.node.Plan, proxy, kubeproxy.NFTNode{Table: table, Host: s.node.Host})
 		if err != nil {
 			return nil, err
 		}
