@@ -17,9 +17,6 @@ type Instance struct {
 	path string
 }
 
-// ErrRunning is of a node on which a proxy runs already.
-var ErrRunning = errors.New("a fallback proxy of svcnet runs on this node already")
-
 // Hold takes the node for this process. The lock ends with the process, however that ends; what the file says may be of
 // one that was killed.
 func Hold(folder string, r Running) (*Instance, error) {

@@ -2,10 +2,14 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/svcnet/svcnet/explain/traits"
 )
+
+// ErrRunning is of a node on which a proxy runs already.
+var ErrRunning = errors.New("a fallback proxy of svcnet runs on this node already")
 
 // RuntimeFolder is where a running proxy says that it runs. It is gone with the machine.
 const RuntimeFolder = "/run/svcnet"
