@@ -144,7 +144,9 @@ func setName(set string) string         { return "set " + set }
 // made is a set that is made and filled.
 func made(want *kubeproxy.IPSet, found []int) setChange {
 	return setChange{
-		findings: found, do: fresh(want), undo: []string{"flush " + want.Name, "destroy " + want.Name},
+		findings: found, do: fresh(want),
+		// It is made first, so that also what was broken off before it was made is taken back.
+		undo: []string{want.Create(), "flush " + want.Name, "destroy " + want.Name},
 		RepairEdit: report.RepairEdit{
 			Table: setsTable, Object: setName(want.Name), Reason: "kube-proxy keeps it, and it is not there: " + want.Does,
 			Was: []string{}, Absent: true, Will: wantedLines(want),
