@@ -22,8 +22,9 @@ type xtPlanner struct {
 	differences []*xtDifference
 	// obstacles are the rules and policies of others that findings name, by finding.
 	obstacles map[int][]xtPlace
-	// named are the chains that a finding names, by finding.
-	named map[int]map[string]bool
+	// named are the chains that a finding names, families those of the rules that it shows, by finding.
+	named    map[int]map[string]bool
+	families map[int]map[netfilter.Family]bool
 	// passed are rules of others before which kube-proxy's jumps are put.
 	passed map[*netfilter.Rule]bool
 }
@@ -68,7 +69,7 @@ func (p *xtPlanner) proxySteps() []report.RepairStep {
 	backend, why := p.backend()
 	for _, family := range []netfilter.Family{netfilter.IPv4, netfilter.IPv6} {
 		rs := p.rulesetOf(family, backend)
-		if rs == nil {
+		if rs == nil || !p.keeps(rs) {
 			continue
 		}
 		want, err := p.want(family, backend)
@@ -85,6 +86,16 @@ func (p *xtPlanner) proxySteps() []report.RepairStep {
 	}
 	chosen := p.choose(asking)
 	return p.steps(chosen)
+}
+
+// keeps tells whether kube-proxy has rules of a family: there are Services in it, or chains of its own.
+func (p *xtPlanner) keeps(rs *netfilter.Ruleset) bool {
+	if slices.ContainsFunc(p.node.Plan.Ports, func(sp *intent.ServicePort) bool { return sp.Family == int(rs.Family) }) {
+		return true
+	}
+	return slices.ContainsFunc(rs.Tables, func(t *netfilter.Table) bool {
+		return slices.ContainsFunc(t.Chains, func(c *netfilter.Chain) bool { return dataplane.WrittenBy(t.Name, c.Name) == dataplane.KubeProxy })
+	})
 }
 
 // want is what kube-proxy writes for a family.
@@ -153,9 +164,31 @@ func aboutRules(f *report.Finding) bool {
 
 // choose are the differences that findings ask for, with the findings.
 func (p *xtPlanner) choose(asking []int) map[*xtDifference][]int {
+	// Most differences are of one Service each, and most findings too.
+	general := make([]int, 0, len(asking))
+	byService := make(map[string][]int)
+	byChain := make(map[string][]int)
+	for _, i := range asking {
+		if s := serviceIn(&p.findings[i]); s != "" {
+			byService[s] = append(byService[s], i)
+		} else {
+			general = append(general, i)
+		}
+		for chain := range p.namedBy(i) {
+			if dataplane.PerService(chain) {
+				byChain[chain] = append(byChain[chain], i)
+			}
+		}
+	}
 	chosen := make(map[*xtDifference][]int)
 	for _, x := range p.differences {
-		for _, i := range asking {
+		of := asking
+		if x.service != "" {
+			of = slices.Concat(general, byService[x.service], byChain[x.chain])
+			slices.Sort(of)
+			of = slices.Compact(of)
+		}
+		for _, i := range of {
 			if p.asks(i, x) {
 				chosen[x] = append(chosen[x], i)
 			}
@@ -164,6 +197,14 @@ func (p *xtPlanner) choose(asking []int) map[*xtDifference][]int {
 	p.complete(chosen)
 	p.keepReferenced(chosen)
 	return chosen
+}
+
+// serviceIn is the Service that a finding is about, as "namespace/name"; empty for one of the node.
+func serviceIn(f *report.Finding) string {
+	if f.Object.Kind != "Service" {
+		return ""
+	}
+	return f.Object.Namespace + "/" + f.Object.Name
 }
 
 // complete adds what chosen changes rest on: chains that are not there and to which their rules lead, and what leads to
@@ -216,9 +257,9 @@ func (p *xtPlanner) exists(x *xtDifference) bool {
 // asks tells whether a finding asks for a change.
 func (p *xtPlanner) asks(i int, x *xtDifference) bool {
 	f := &p.findings[i]
-	service := ""
-	if f.Object.Kind == "Service" {
-		service = f.Object.Namespace + "/" + f.Object.Name
+	service := serviceIn(f)
+	if !p.inFamily(i, x.table.rules.Family) {
+		return false
 	}
 	switch {
 	case x.move != nil || len(x.behind) > 0:
@@ -253,11 +294,37 @@ func (p *xtPlanner) asksAll(i int) bool {
 }
 
 // names tells whether a finding names a chain.
-func (p *xtPlanner) names(i int, chain string) bool {
+func (p *xtPlanner) names(i int, chain string) bool { return p.namedBy(i)[chain] }
+
+func (p *xtPlanner) namedBy(i int) map[string]bool {
 	if p.named[i] == nil {
 		p.named[i] = p.index.namedChains(p.node.Rulesets, &p.findings[i])
 	}
-	return p.named[i][chain]
+	return p.named[i]
+}
+
+// inFamily tells whether a finding may be about rules of a family: the one of the rules that it shows, or where it shows
+// none those of its Service.
+func (p *xtPlanner) inFamily(i int, family netfilter.Family) bool {
+	f := &p.findings[i]
+	shown := p.families[i]
+	if shown == nil {
+		shown = make(map[netfilter.Family]bool)
+		for j := range f.Evidence {
+			if at, ok := p.index.place(p.node.Rulesets, &f.Evidence[j]); ok {
+				shown[at.rules.Family] = true
+			}
+		}
+		if p.families == nil {
+			p.families = make(map[int]map[netfilter.Family]bool)
+		}
+		p.families[i] = shown
+	}
+	if len(shown) > 0 || f.Object.Kind != "Service" {
+		return len(shown) == 0 || shown[family]
+	}
+	ports := p.node.Plan.Of(f.Object.Namespace, f.Object.Name)
+	return len(ports) == 0 || slices.ContainsFunc(ports, func(sp *intent.ServicePort) bool { return sp.Family == int(family) })
 }
 
 // inRuleset tells whether a finding is about the rules in which a difference is, as far as it says.
@@ -306,18 +373,20 @@ func (p *xtPlanner) keepReferenced(chosen map[*xtDifference][]int) {
 		again = false
 		gone := make(map[*xtTable]map[string]*xtDifference)
 		rewritten := make(map[*xtTable]map[string][]*xtDifference)
-		for x := range chosen {
-			if x.removes {
+		for _, x := range p.differences {
+			switch {
+			case chosen[x] == nil:
+			case x.removes:
 				if gone[x.table] == nil {
 					gone[x.table] = make(map[string]*xtDifference)
 				}
 				gone[x.table][x.chain] = x
-				continue
+			default:
+				if rewritten[x.table] == nil {
+					rewritten[x.table] = make(map[string][]*xtDifference)
+				}
+				rewritten[x.table][x.chain] = append(rewritten[x.table][x.chain], x)
 			}
-			if rewritten[x.table] == nil {
-				rewritten[x.table] = make(map[string][]*xtDifference)
-			}
-			rewritten[x.table][x.chain] = append(rewritten[x.table][x.chain], x)
 		}
 		for t, chains := range gone {
 			for _, c := range t.read.Chains {
@@ -348,8 +417,8 @@ func (p *xtPlanner) targets(t *xtTable, c *netfilter.Chain, changes []*xtDiffere
 		return out
 	}
 	now := t.chain(c.Name)
-	for _, x := range p.differences { // in their order
-		if slices.Contains(changes, x) && x.change != nil {
+	for _, x := range changes {
+		if x.change != nil {
 			now = x.change(now)
 		}
 	}
@@ -385,7 +454,8 @@ func (p *xtPlanner) step(of []*xtDifference, chosen map[*xtDifference][]int) rep
 	t := of[0].table
 	s := t.begin()
 	var services, reasons []string
-	shared, jumps, removed := false, false, 0
+	known := make(map[string]bool)
+	shared, jumps := false, false
 	for _, x := range of {
 		change := x.change
 		if x.move != nil {
@@ -400,19 +470,17 @@ func (p *xtPlanner) step(of []*xtDifference, chosen map[*xtDifference][]int) rep
 		}
 		before := t.chain(x.chain)
 		s.change(x.chain, change)
-		if after := t.chain(x.chain); before.there == after.there && slices.Equal(before.lines(x.chain), after.lines(x.chain)) {
+		if after := t.chain(x.chain); before.there == after.there && before.policy == after.policy && slices.Equal(before.rules, after.rules) {
 			continue
 		}
 		s.edit(x.chain, x.object, x.editOf(p.mends(chosen[x]...)))
 		if x.service == "" {
 			shared = true
-		} else if !slices.Contains(services, x.service) {
+		} else if !known[x.service] {
+			known[x.service] = true
 			services = append(services, x.service)
 		}
 		jumps = jumps || builtIn(t.name, x.chain)
-		if x.removes {
-			removed++
-		}
 		if len(reasons) < 3 {
 			reasons = append(reasons, x.chain+": "+x.reason)
 		}

@@ -2,30 +2,39 @@ package plan
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/svcnet/svcnet/collectors/snapshot"
 	"github.com/svcnet/svcnet/explain"
+	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/test/scale"
 )
 
-// largeIPTablesNode is a node of a cluster with many Services in iptables mode. One of them has an empty chain.
-func largeIPTablesNode(tb testing.TB, services, endpoints int) *snapshot.Snapshot {
+// oneChain takes the rules of one Service's chain away, portals those of KUBE-SERVICES, everything all of kube-proxy's.
+func oneChain() func(chain string) bool {
+	emptied := ""
+	return func(chain string) bool {
+		if emptied == "" && strings.HasPrefix(chain, "KUBE-SVC-") {
+			emptied = chain
+		}
+		return chain == emptied
+	}
+}
+
+func portals(chain string) bool    { return chain == "KUBE-SERVICES" }
+func everything(chain string) bool { return true }
+
+// largeIPTablesNode is a node of a cluster with many Services in iptables mode, without the rules of some chains.
+func largeIPTablesNode(tb testing.TB, services, endpoints int, gone func(chain string) bool) *snapshot.Snapshot {
 	tb.Helper()
 	_, files := scale.NewFleet(services, endpoints).Node(0)
 	var save bytes.Buffer
-	emptied := ""
 	for line := range bytes.Lines(files["iptables-nft-save.txt"]) {
-		chain := ""
-		if w := strings.Fields(string(line)); len(w) > 2 && w[1] == "-A" && strings.HasPrefix(w[2], "KUBE-SVC-") {
-			chain = w[2]
+		if w := bytes.Fields(line); len(w) < 3 || string(w[1]) != "-A" || !gone(string(w[2])) {
+			save.Write(line)
 		}
-		if chain != "" && (emptied == "" || chain == emptied) {
-			emptied = chain
-			continue
-		}
-		save.Write(line)
 	}
 	files["iptables-nft-save.txt"] = save.Bytes()
 	files["kube-proxy-config.yaml"] = []byte("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: iptables\nclusterCIDR: 10.128.0.0/9\nhostnameOverride: node-1\n")
@@ -44,7 +53,7 @@ func largeIPTablesNode(tb testing.TB, services, endpoints int) *snapshot.Snapsho
 
 // What is written is the one chain, whatever the size.
 func TestLargeIPTables(t *testing.T) {
-	r, err := explain.Read(largeIPTablesNode(t, 300, 5), explain.AuditOptions{})
+	r, err := explain.Read(largeIPTablesNode(t, 300, 5, oneChain()), explain.AuditOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +75,7 @@ func TestLargeIPTables(t *testing.T) {
 // BenchmarkIPTables is a plan for all of 10,000 Services with 5 endpoints, of which one has an empty chain: what it takes
 // beside the audit that it rests on.
 func BenchmarkIPTables(b *testing.B) {
-	s := largeIPTablesNode(b, 10000, 5)
+	s := largeIPTablesNode(b, 10000, 5, oneChain())
 	var r *explain.Reading
 	b.Run("audit", func(b *testing.B) {
 		for b.Loop() {
@@ -91,4 +100,26 @@ func BenchmarkIPTables(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkIPTablesRestored is a plan for all of 10,000 Services with 5 endpoints where nothing leads to them any more, and
+// where all rules are gone.
+func BenchmarkIPTablesRestored(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		gone func(chain string) bool
+	}{{"portals", portals}, {"everything", everything}} {
+		r, err := explain.Read(largeIPTablesNode(b, 10000, 5, c.gone), explain.AuditOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				p := Make(r, Options{})
+				if !slices.ContainsFunc(p.Steps, func(s report.RepairStep) bool { return len(s.Edits) > 10000 }) {
+					b.Fatalf("%d steps of %d findings", len(p.Steps), len(p.Findings))
+				}
+			}
+		})
+	}
 }

@@ -222,6 +222,9 @@ func spelling(c *netfilter.Chain) spelled {
 
 // of is a rule as it stands there already, or as it is written.
 func (s spelled) of(rule string) string {
+	if len(s) == 0 {
+		return rule
+	}
 	if have, ok := s[strings.Join(ruleParts(rule, true), "\x00")]; ok {
 		return have
 	}

@@ -116,6 +116,13 @@ type xtStep struct {
 	table         *xtTable
 	before, after map[string]*xtChain
 	edits         []xtEdit
+	at            map[xtObject]int
+}
+
+// xtObject is what an edit changes.
+type xtObject struct {
+	chain string
+	object
 }
 
 // xtEdit is an edit whose lines are read off when the step is complete.
@@ -126,7 +133,7 @@ type xtEdit struct {
 }
 
 func (t *xtTable) begin() *xtStep {
-	return &xtStep{table: t, before: map[string]*xtChain{}, after: map[string]*xtChain{}}
+	return &xtStep{table: t, before: map[string]*xtChain{}, after: map[string]*xtChain{}, at: map[xtObject]int{}}
 }
 
 // change changes a chain. The edit says which object it is and why.
@@ -139,26 +146,26 @@ func (s *xtStep) change(chain string, make func(c *xtChain) *xtChain) {
 	s.table.now[chain] = s.after[chain]
 }
 
-// edit notes what a change is for.
+// edit notes what a change is for. Two reasons for one object are one edit.
 func (s *xtStep) edit(chain string, o object, e report.RepairEdit) {
-	for i := range s.edits {
-		if have := &s.edits[i]; have.chain == chain && have.object == o {
-			// Two reasons for one object are one edit.
-			if !strings.Contains(have.Reason, e.Reason) {
-				have.Reason += "; " + e.Reason
-			}
-			if have.Service != e.Service {
-				have.Service = ""
-			}
-			for _, id := range e.Findings {
-				if !slices.Contains(have.Findings, id) {
-					have.Findings = append(have.Findings, id)
-				}
-			}
-			return
+	i, known := s.at[xtObject{chain, o}]
+	if !known {
+		s.at[xtObject{chain, o}] = len(s.edits)
+		s.edits = append(s.edits, xtEdit{chain, o, e})
+		return
+	}
+	have := &s.edits[i]
+	if !strings.Contains(have.Reason, e.Reason) {
+		have.Reason += "; " + e.Reason
+	}
+	if have.Service != e.Service {
+		have.Service = ""
+	}
+	for _, id := range e.Findings {
+		if !slices.Contains(have.Findings, id) {
+			have.Findings = append(have.Findings, id)
 		}
 	}
-	s.edits = append(s.edits, xtEdit{chain, o, e})
 }
 
 // done completes the step: its edits with their lines, its transaction and the one that takes it back.
@@ -166,14 +173,47 @@ func (s *xtStep) done(step report.RepairStep) report.RepairStep {
 	step.Kind = kindIPTables
 	step.Do = report.RepairCommand{Command: s.table.program(), Input: s.table.script(s.before, s.after)}
 	step.Undo = report.RepairCommand{Command: s.table.program(), Input: s.table.script(s.after, s.before)}
+	if strings.Contains(step.Undo.Input, unreadable) {
+		step.Undo = report.RepairCommand{}
+		step.Risk += "; it cannot be taken back: one of the rules that go is of a kind that this iptables does not read, and cannot be written by it"
+	}
+	was, will := services{}, services{}
 	for _, e := range s.edits {
-		was, wasThere := e.object.of(e.chain, s.before[e.chain])
-		will, willBe := e.object.of(e.chain, s.after[e.chain])
 		e.Table, e.Object = s.table.title(), e.object.name(e.chain)
-		e.Was, e.Will, e.Absent, e.Remove = was, will, !wasThere, !willBe
+		var wasThere, willBe bool
+		e.Was, wasThere = was.of(xtObject{e.chain, e.object}, s.before[e.chain])
+		e.Will, willBe = will.of(xtObject{e.chain, e.object}, s.after[e.chain])
+		e.Absent, e.Remove = !wasThere, !willBe
 		step.Edits = append(step.Edits, e.RepairEdit)
 	}
 	return step
+}
+
+// unreadable is what iptables-save prints for what it cannot decode.
+const unreadable = "[unsupported revision]"
+
+// services are the rules of chains by the Service that they name, gathered once for each chain.
+type services map[string]map[string][]string
+
+// of is the content of an object.
+func (s services) of(o xtObject, c *xtChain) (lines []string, there bool) {
+	if o.service == "" || !c.there {
+		return o.object.of(o.chain, c)
+	}
+	by := s[o.chain]
+	if by == nil {
+		by = make(map[string][]string)
+		for _, r := range c.rules {
+			if of := serviceOfRule(r.text); of != "" {
+				by[of] = append(by[of], r.text)
+			}
+		}
+		s[o.chain] = by
+	}
+	if by[o.service] == nil {
+		return []string{}, true
+	}
+	return by[o.service], true
 }
 
 // object is a part of a chain that an edit changes.
