@@ -8,7 +8,7 @@ ALLOW    ?=
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 KREW     := sigs.k8s.io/krew/cmd/validate-krew-manifest@v0.5.0
 
-.PHONY: build test tools lint fuzz full oracle lab-up lab-down lab-shell bench golden fixtures schema reference checks krew-check release-check troubleshoot-check prometheus-check clean
+.PHONY: build test tools lint fuzz full oracle lab-up lab-down lab-shell bench bench-relay golden fixtures schema reference checks krew-check release-check troubleshoot-check prometheus-check clean
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/kubectl-svcnet
@@ -50,6 +50,10 @@ lab-shell: ## a shell inside node NODE (n1), or NODE=client, cp, pod-web-1, with
 bench: ## the budgets of docs/performance.md, then the benchmarks of every package
 	$(GO) run ./hack/budgets
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-relay: ## the userspace proxy beside HAProxy and nginx, which it installs (root)
+	@test/relay/peers
+	$(GO) run ./test/relay/cmd/bench $(BENCH)
 
 golden: ## write what the program says now into the golden files; read the diff before you commit it
 	$(GO) test ./test/e2e ./explain/render -update

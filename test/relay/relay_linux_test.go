@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os/exec"
 	"slices"
@@ -457,5 +458,88 @@ func TestDrain(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Error("the proxy does not end although no connection is left")
 		_ = p.cmd.Process.Kill()
+	}
+}
+
+// TestClientAddress: by the PROXY protocol the backend learns who the client is and what it dialled, for the Service that
+// asks for it and no other.
+func TestClientAddress(t *testing.T) {
+	w := newWorld(t)
+	w.proxy(t, objects(), "-A", "--proxy-protocol", "shop/web=v1")
+	raw := func(from *namespace, to string) string {
+		t.Helper()
+		var c net.Conn
+		var err error
+		from.do(func() { c, err = net.DialTimeout("tcp", to, 3*time.Second) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		_, _ = c.Write([]byte("hello"))
+		_ = c.(*net.TCPConn).CloseWrite()
+		got, err := io.ReadAll(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(got), " ")
+		_, after, _ = strings.Cut(after, " ")
+		mine := c.LocalAddr().(*net.TCPAddr).Port
+		return strings.ReplaceAll(after, fmt.Sprint(mine), "PORT")
+	}
+	for _, tt := range []struct {
+		from     *namespace
+		to, want string
+	}{
+		{w.pods["b"], "10.96.0.10:80", "PROXY TCP4 10.1.1.3 10.96.0.10 PORT 80\r\nhello"},
+		{w.node, "10.96.0.10:80", "PROXY TCP4 172.16.0.1 10.96.0.10 PORT 80\r\nhello"},
+		{w.outside, "[fd16::1]:30080", "PROXY TCP6 fd16::9 fd16::1 PORT 30080\r\nhello"},
+		{w.pods["b"], "10.96.0.11:80", "hello"},
+	} {
+		if got := raw(tt.from, tt.to); got != tt.want {
+			t.Errorf("%s: the backend got %q, want %q", tt.to, got, tt.want)
+		}
+	}
+}
+
+// TestMetricsAndHealth: what Prometheus asks, and what load balancers ask.
+func TestMetricsAndHealth(t *testing.T) {
+	w := newWorld(t)
+	w.proxy(t, objects(), "-A", "--metrics", "127.0.0.1:9411", "--metrics-per-service")
+	for range 7 {
+		if _, _, err := w.pods["b"].ask("tcp", "10.96.0.10:80", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get := func(from *namespace, host, path string) string {
+		t.Helper()
+		var c net.Conn
+		var err error
+		from.do(func() { c, err = net.DialTimeout("tcp", host, 3*time.Second) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		fmt.Fprintf(c, "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n", path, host)
+		got, err := io.ReadAll(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got)
+	}
+	text := get(w.node, "127.0.0.1:9411", "/metrics")
+	for _, want := range []string{
+		`svcnet_relay_opened_total{family="IPv4",namespace="shop",port="http",protocol="TCP",service="web"} 7`,
+		`svcnet_relay_bytes_to_backends_total{family="IPv4",namespace="shop",port="http",protocol="TCP",service="web"} 35`,
+		`svcnet_relay_limit{protocol="TCP"} `,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in:\n%s", want, text)
+		}
+	}
+	// near has a backend on this node.
+	if got := get(w.outside, "172.16.0.1:30999", "/healthz"); !strings.Contains(got, "200 OK") || !strings.Contains(got, `"localEndpoints":1`) {
+		t.Errorf("health check: %s", got)
 	}
 }

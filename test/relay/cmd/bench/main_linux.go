@@ -123,8 +123,8 @@ func scenarios(span time.Duration) []scenario {
 		{"requests-1000", "1/s", []string{"requests", "-clients", "1000", "-for", s}, answers, perSecond, false},
 		{"paced-1000 p50", "µs", []string{"requests", "-clients", "1000", "-rate", "10000", "-for", s}, answers, p50, true},
 		{"paced-1000 p99", "µs", nil, answers, p99, true},
-		{"dns-5000", "% answered", []string{"datagrams", "-rate", "5000", "-for", s}, datagrams, answered, false},
-		{"dns-5000 p99", "µs", nil, datagrams, p99, true},
+		{"dns-10000", "% answered", []string{"datagrams", "-rate", "10000", "-for", s}, datagrams, answered, false},
+		{"dns-10000 p99", "µs", nil, datagrams, p99, true},
 	}
 }
 
