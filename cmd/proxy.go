@@ -21,6 +21,7 @@ import (
 	"github.com/svcnet/svcnet/explain/check"
 	"github.com/svcnet/svcnet/explain/report"
 	"github.com/svcnet/svcnet/explain/traits"
+	"github.com/svcnet/svcnet/repair/apply"
 	"github.com/svcnet/svcnet/repair/proxy"
 	"github.com/svcnet/svcnet/repair/proxy/table"
 )
@@ -92,6 +93,7 @@ func (a *app) proxyCommand() *cobra.Command {
 	fs.BoolVar(&f.masqueradeAll, "masquerade-all", false, "Hide the address of every client of a cluster IP (default: as the node's kube-proxy)")
 	fs.StringVar(&f.node, "node", "", "Name of this node (default: the Node object that is this machine)")
 	fs.StringArrayVarP(&f.files, "filename", "f", nil, "File or folder with Services, EndpointSlices and the Node: no server is asked (repeatable)")
+	fs.StringVar(&f.journal, "journal", apply.DefaultFolder, "With --remove-obstacles: folder for the journals of repair")
 	fs.StringVar(&f.runtime, "runtime-folder", proxy.RuntimeFolder, "Folder of the lock that keeps the proxy the only one of the node")
 	f.userspace.addFlags(fs)
 	f.live.addCluster(c)
@@ -429,4 +431,25 @@ func plural(n int, word string) string {
 		return "1 " + word
 	}
 	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// cleanupTables removes the tables that a proxy left which was killed, and tells whether there were any. Those of one that
+// runs are its own to remove.
+func (a *app) cleanupTables(folder string) (removed bool, err error) {
+	if os.Geteuid() != 0 {
+		return false, nil
+	}
+	running, err := proxy.IsRunning(folder)
+	if err != nil {
+		return false, err
+	}
+	if running != nil {
+		a.note("a fallback proxy runs on this node (process %d): its tables stay; kill %[1]d ends it, and removes them", running.PID)
+		return false, nil
+	}
+	tables, err := proxy.RemoveLeft(folder)
+	for _, t := range tables {
+		fmt.Fprintf(a.Out, "%s removed from this node: a fallback proxy was killed\n", t)
+	}
+	return len(tables) > 0, err
 }

@@ -75,13 +75,18 @@ func mendServers(s *site) []report.RepairStep {
 // readsServers tells whether the virtual servers of a node were read, all of them and with everything that a command
 // needs to make them.
 func readsServers(n *check.Node) bool {
-	if n.IPVS == nil || !n.IPVS.HasServices || n.IPVS.Missing != "" {
-		return false
-	}
-	return !slices.ContainsFunc(n.IPVS.Services, func(s ipvs.Service) bool {
-		return s.Scheduler == "" || s.Persistent && s.Timeout == 0 ||
-			slices.ContainsFunc(s.Dests, func(d ipvs.Dest) bool { return d.Method == ipvs.UnknownMethod || !d.HasWeight })
-	})
+	return listsServers(n) && !slices.ContainsFunc(n.IPVS.Services, func(s ipvs.Service) bool { return !tellsAll(&s) })
+}
+
+// listsServers tells whether all virtual servers of a node were read.
+func listsServers(n *check.Node) bool {
+	return n.IPVS != nil && n.IPVS.HasServices && n.IPVS.Missing == ""
+}
+
+// tellsAll tells whether everything of a virtual server was read that a command needs to make it.
+func tellsAll(s *ipvs.Service) bool {
+	return s.Scheduler != "" && (!s.Persistent || s.Timeout != 0) &&
+		!slices.ContainsFunc(s.Dests, func(d ipvs.Dest) bool { return d.Method == ipvs.UnknownMethod || !d.HasWeight })
 }
 
 // serverName names a virtual server in an edit: "virtual server TCP 10.96.0.1:443".
@@ -92,11 +97,28 @@ func serverName(s *ipvs.Service) string {
 	return fmt.Sprintf("virtual server %s %s", dataplane.ProtocolName(s.Proto), netip.AddrPortFrom(s.Addr, s.Port))
 }
 
+// serverNamed is the virtual server of that name, nil where it is not there.
 func serverNamed(t *ipvs.Table, name string) *ipvs.Service {
-	for i := range t.Services {
-		if s := &t.Services[i]; serverName(s) == name {
+	var family int
+	var mark uint32
+	if n, _ := fmt.Sscanf(name, "virtual server of mark %d (IPv%d)", &mark, &family); n == 2 {
+		if s := t.Find(family, mark, 0, netip.Addr{}, 0, 0); s != nil && s.FWMark == mark {
 			return s
 		}
+		return nil
+	}
+	proto, dialled, _ := strings.Cut(strings.TrimPrefix(name, "virtual server "), " ")
+	at, err := netip.ParseAddrPort(dialled)
+	if err != nil {
+		return nil
+	}
+	family = 4
+	if at.Addr().Is6() {
+		family = 6
+	}
+	// It finds one for another port too, where the kernel would.
+	if s := t.Find(family, 0, dataplane.ProtocolNumber(proto), at.Addr(), at.Port(), 0); s != nil && serverName(s) == name {
+		return s
 	}
 	return nil
 }
@@ -495,7 +517,7 @@ func nameFlag(s *ipvs.Service) string {
 
 // findServer is the virtual server of an edit.
 func findServer(n *check.Node, e report.RepairEdit) (lines []string, there bool, err error) {
-	if !readsServers(n) {
+	if !listsServers(n) {
 		return nil, false, fmt.Errorf("find %s: the virtual servers of the node were not read, or not whole", e.Object)
 	}
 	real, of, ok := strings.Cut(strings.TrimPrefix(e.Object, "real server "), " of ")
@@ -506,6 +528,8 @@ func findServer(n *check.Node, e report.RepairEdit) (lines []string, there bool,
 	switch {
 	case s == nil || !ok:
 		return nil, false, nil
+	case !tellsAll(s):
+		return nil, false, fmt.Errorf("find %s: not all of it was read", e.Object)
 	case real == "":
 		return []string{s.String()}, true, nil
 	}

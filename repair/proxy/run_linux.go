@@ -86,9 +86,9 @@ func (c *Config) End(ctx context.Context) Ending {
 	}
 }
 
-// RemoveLeft deletes tables that a proxy left which was killed. It tells which.
-func RemoveLeft() (removed []string, err error) {
-	if !mayHaveRun() {
+// RemoveLeft deletes tables that a proxy left which was killed. It tells which. folder is that of its lock.
+func RemoveLeft(folder string) (removed []string, err error) {
+	if !mayHaveRun(folder) {
 		return nil, nil
 	}
 	w, err := kernel.OpenTables()
@@ -114,8 +114,8 @@ func RemoveLeft() (removed []string, err error) {
 
 // mayHaveRun tells whether a proxy may have left tables on this machine. To ask the kernel for them would load nf_tables
 // where it is not.
-func mayHaveRun() bool {
-	for _, sign := range []string{"/sys/module/nf_tables", filepath.Join(RuntimeFolder, "proxy.json")} {
+func mayHaveRun(folder string) bool {
+	for _, sign := range []string{"/sys/module/nf_tables", filepath.Join(folder, "proxy.json")} {
 		if _, err := os.Stat(sign); err == nil {
 			return true
 		}

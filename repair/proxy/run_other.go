@@ -15,7 +15,7 @@ var errSystem = errors.New("the fallback proxy writes rules of netfilter, which 
 func Run(context.Context, Config) (Ending, error) { return "", errSystem }
 
 // RemoveLeft is for Linux.
-func RemoveLeft() ([]string, error) { return nil, nil }
+func RemoveLeft(string) ([]string, error) { return nil, nil }
 
 // NodeAddrs is for Linux.
 func NodeAddrs() ([]netip.Addr, error) { return nil, errSystem }

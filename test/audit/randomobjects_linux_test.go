@@ -79,6 +79,11 @@ func randomObjects(t *testing.T, l *lab.Lab, nodes []*lab.Node, ipvs bool, sampl
 				t.Errorf("set %d of seed %d, node %s (%s):\n%s", set, seed, r.node, r.node.Backend(), wrong)
 				keep(t, fmt.Sprintf("set-%d-%s", set, r.node), snap)
 			}
+			if a.Proxy.Mode == "ipvs" {
+				if d, err := generatedServersDiffer(snap); err != nil || d != "" {
+					t.Errorf("set %d of seed %d, node %s: %s %v", set, seed, r.node, d, err)
+				}
+			}
 			if a.Proxy.Mode == "iptables" {
 				if d, err := generatedDiffers(snap); err != nil || d != "" {
 					t.Errorf("set %d of seed %d, node %s (%s), rules: %s %v", set, seed, r.node, r.node.Backend(), d, err)

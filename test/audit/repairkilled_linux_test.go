@@ -69,6 +69,8 @@ func (k *killer) damage(ctx context.Context) error {
 			filter.rules = slices.DeleteFunc(filter.rules, func(rule string) bool { return chainOf(rule) == "KUBE-FORWARD" })
 			filter.insert(0, "-A FORWARD -s "+k.halves(family)[0]+" -j DROP")
 			err = p.load(family, r)(ctx)
+		case *ipvsNode:
+			err = p.damage(ctx, family, k.halves(family)[0])
 		case *nftables:
 			r := p.clean[family].clone()
 			for _, name := range []string{"service-ips", "no-endpoint-services"} {

@@ -104,7 +104,13 @@ func TestTablesAreInTheKernel(t *testing.T) {
 				for f, s := range states {
 					var b kernel.Batch
 					tx := s.Plan(age)
-					if err := b.Add(tx); err != nil {
+					there := false
+					if tx.Whole {
+						if there, err = w.Has(tx.Table); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := b.Add(tx, there); err != nil {
 						t.Fatal(err)
 					}
 					if err := w.Send(&b); err != nil {
