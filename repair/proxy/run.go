@@ -37,6 +37,8 @@ type Config struct {
 	Temporary bool
 	// Started is called once all Services are in the kernel.
 	Started func(Stats)
+	// Progress is told what was done so far, after each transaction; nil: nobody is.
+	Progress func(Stats)
 	Log     func(format string, args ...any)
 }
 

@@ -32,7 +32,7 @@ func Run(ctx context.Context, c Config) (ending Ending, err error) {
 	var s *Server
 	o.Flows = func(of []UDPService) (int, error) { return s.flowsOf(of) }
 	o.Health = NewHealthChecks(nil, c.Log)
-	o.Started = c.Started
+	o.Started, o.Progress = c.Started, c.Progress
 	s = NewServer(o)
 	o.Health.SetAddrs(s.NodePortIPs())
 	go o.Health.Run(within)

@@ -41,8 +41,8 @@ type Options struct {
 	Flows func([]UDPService) (forgotten int, err error)
 	// Health answers load balancers on the health check ports of Services; nil: nobody does.
 	Health *HealthChecks
-	// Started is called once, when all Services are in the kernel.
-	Started func(Stats)
+	// Started is called once, when all Services are in the kernel; Progress after each transaction. Either may be nil.
+	Started, Progress func(Stats)
 	// Log is told what a person ought to know, one line each.
 	Log func(format string, args ...any)
 }
@@ -118,12 +118,14 @@ func (s *Server) Serve(ctx context.Context) error {
 	_, _ = s.o.Objects.Take() // they are all in
 	s.flush()
 	s.clear()
-	if s.o.Started != nil && s.retry.IsZero() {
-		s.o.Started(s.Stats())
-	}
+	started := s.o.Started == nil
 	check := time.NewTicker(checkEvery)
 	defer check.Stop()
 	for {
+		if !started && s.retry.IsZero() {
+			s.o.Started(s.Stats())
+			started = true
+		}
 		var due <-chan time.Time
 		if d := s.due(); d >= 0 {
 			due = time.After(d)
@@ -337,6 +339,9 @@ func (s *Server) flush() {
 		s.pause, s.retry = 0, time.Time{}
 		s.tellLost()
 		s.forgetFlows()
+		if s.o.Progress != nil {
+			s.o.Progress(s.Stats())
+		}
 	}
 }
 
@@ -351,10 +356,18 @@ func (s *Server) refused(st *table.State, err error) {
 
 // tellLost tells once of each frontend that two Services claim.
 func (s *Server) tellLost() {
+	contested, changed := false, false
+	for _, st := range s.states {
+		is, other := st.Contested()
+		contested, changed = contested || is, changed || other
+	}
+	if !changed {
+		return
+	}
 	now := map[string]bool{}
 	for _, family := range sortedFamilies(s.states) {
-		if !s.states[family].Contested() {
-			continue
+		if !contested {
+			break
 		}
 		for _, l := range s.states[family].Lost() {
 			text := fmt.Sprintf("%s is claimed by %s and by %s: the older keeps it, %s", l.Frontend, l.To.Key, l.Port.Key, l.To.Key)

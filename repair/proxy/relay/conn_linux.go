@@ -37,7 +37,6 @@ type connState uint8
 const (
 	dialling connState = iota
 	open
-	closed
 )
 
 // The two ends of a connection.
@@ -420,7 +419,7 @@ func (l *loop) flush(from, to *half) unix.Errno {
 		from.held = from.held[n:]
 	}
 	if from.whole != nil {
-		l.spare = append(l.spare, from.whole)
+		l.keep(from.whole)
 		from.whole, from.held = nil, nil
 	}
 	if p := from.pipe; p != nil {
@@ -435,16 +434,30 @@ func (l *loop) flush(from, to *half) unix.Errno {
 	return noError
 }
 
-// hold keeps what could not be passed on.
+// hold keeps what could not be passed on, until it can be. Little takes little: a client that reads slowly need not cost
+// a whole buffer.
 func (l *loop) hold(from *half, b []byte) {
-	if n := len(l.spare); n > 0 {
+	switch n := len(l.spare); {
+	case len(b) <= bufferSize/4:
+		from.whole = make([]byte, len(b))
+	case n > 0:
 		from.whole = l.spare[n-1]
 		l.spare = l.spare[:n-1]
-	} else {
+	default:
 		from.whole = make([]byte, bufferSize)
 	}
 	from.held = from.whole[:copy(from.whole, b)]
 }
+
+// keep has a buffer used again.
+func (l *loop) keep(b []byte) {
+	if len(b) == bufferSize && len(l.spare) < keptBuffers {
+		l.spare = append(l.spare, b)
+	}
+}
+
+// keptBuffers is the number of unused buffers that a loop keeps.
+const keptBuffers = 64
 
 // end passes on that an end sends nothing more. The connection is over when both have said so.
 func (l *loop) end(c *conn, end int) bool {
@@ -491,15 +504,10 @@ func (l *loop) finish(c *conn, reset bool) {
 				closeFD(int(h.fd))
 			}
 		}
-		if h.whole != nil {
-			l.spare = append(l.spare, h.whole)
-		}
+		l.keep(h.whole)
 		if h.pipe != nil {
 			l.pipes.give(h.pipe)
 		}
-	}
-	if len(l.spare) > keptBuffers {
-		l.spare = l.spare[:keptBuffers]
 	}
 	l.count(c)
 	if c.backend != nil {
@@ -509,9 +517,6 @@ func (l *loop) finish(c *conn, reset bool) {
 	c.service.counts.active.Add(-1)
 	l.conns.give(c.index)
 }
-
-// keptBuffers is the number of unused buffers that a loop keeps.
-const keptBuffers = 64
 
 // count adds the bytes of a connection to the counts.
 func (l *loop) count(c *conn) {

@@ -125,7 +125,7 @@ func (l *loop) unlisten(f *listener) {
 	if f.closed {
 		return
 	}
-	for more := !f.key.udp; more; {
+	for turns, more := 0, !f.key.udp; more && turns < backlog/acceptsAtOnce; turns++ {
 		more = l.accept(f)
 	}
 	f.closed = true

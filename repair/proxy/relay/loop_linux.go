@@ -69,7 +69,6 @@ func newLoop(r *Relay) (*loop, error) {
 		unix.Close(l.waker)
 		return nil, e
 	}
-	l.conns.init()
 	l.sessions.init()
 	l.pipes.init(r.limits.pipes)
 	return l, nil
@@ -238,8 +237,6 @@ type entry[T any] struct {
 	used       bool
 	value      T
 }
-
-func (s *slab[T]) init() {}
 
 // take gives a thing that is zero, its index and its generation; nil where there are too many.
 func (s *slab[T]) take() (*T, uint32, uint32) {

@@ -78,8 +78,8 @@ func TestSoak(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const services, perService = 6, 4
-	ctx, stop := context.WithTimeout(t.Context(), span)
+	const services, perService, enough = 6, 4, 300
+	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var all [services][perService]*soaked
 	for s := range all {
@@ -239,10 +239,19 @@ func TestSoak(t *testing.T) {
 	}
 	time.Sleep(span / 3)
 	early := heap()
+	time.Sleep(span - span/3)
+	// A machine that is busy may take longer for enough to happen.
+	for range 120 {
+		if answered.Load() >= enough {
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	stop()
 	workers.Wait()
 	late := heap()
 	t.Logf("%d updates, %d answers, %d refused or reset; heap %d KB after a third of the time, %d KB at the end", updates.Load(), answered.Load(), refused.Load(), early>>10, late>>10)
-	if answered.Load() < 200 {
+	if answered.Load() < enough {
 		t.Errorf("only %d answers", answered.Load())
 	}
 	if late > early+early/2+2<<20 {

@@ -41,8 +41,11 @@ type State struct {
 	// nodePortIPs are those of the table.
 	nodePortIPs map[string]bool
 	begun       bool
-	// contested counts the claims that came second.
+	// contested counts the claims that came second; reclaimed is set when some were made or given up since Contested.
 	contested int
+	reclaimed bool
+	// ports counts the service ports of all Services.
+	ports int
 }
 
 // entry is a service port.
@@ -121,6 +124,7 @@ func (s *State) Update(service Service, ports []*Port) {
 			}
 		}
 	}
+	s.ports += len(next) - len(before)
 	if len(next) == 0 {
 		delete(s.services, service)
 	} else {
@@ -157,6 +161,7 @@ func (s *State) claim(e *entry, p *Port) {
 		} else {
 			s.claims[f] = claimants
 			s.contested--
+			s.reclaimed = true
 		}
 	}
 	for _, f := range come {
@@ -170,6 +175,7 @@ func (s *State) claim(e *entry, p *Port) {
 		}
 		if len(claimants) > 0 {
 			s.contested++
+			s.reclaimed = true
 		}
 		s.claims[f] = slices.Insert(claimants, at, e)
 	}
@@ -223,33 +229,20 @@ func (s *State) Unneeded() bool { return !s.begun && len(s.services) == 0 }
 // Services counts the Services that have ports here.
 func (s *State) Services() int { return len(s.services) }
 
-// Contested tells whether there may be frontends that several ports want.
-func (s *State) Contested() bool { return s.contested > 0 }
+// Contested tells whether there are frontends that several ports want, and whether others are so than when it was asked
+// last.
+func (s *State) Contested() (any, changed bool) {
+	changed, s.reclaimed = s.reclaimed, false
+	return s.contested > 0, changed
+}
 
 // Retiring counts the elements that nothing wants any more and that are still there.
 func (s *State) Retiring() int { return len(s.retiring) }
 
 // Ports counts the service ports that are served or refused.
-func (s *State) Ports() int {
-	n := 0
-	for _, entries := range s.services {
-		n += len(entries)
-	}
-	return n
-}
+func (s *State) Ports() int { return s.ports }
 
-// HealthChecks are the ports on which load balancers ask for Services, by Service.
-func (s *State) HealthChecks() map[Service]*Port {
-	out := map[Service]*Port{}
-	for service, entries := range s.services {
-		if p := entries[0].port; p != nil && p.HealthCheck != 0 {
-			out[service] = p
-		}
-	}
-	return out
-}
-
-// Ports of one Service, in its order.
+// PortsOf are those of one Service, in its order.
 func (s *State) PortsOf(service Service) []*Port {
 	var out []*Port
 	for _, e := range s.services[service] {

@@ -439,7 +439,7 @@ func TestOldestClaims(t *testing.T) {
 	serves("1")
 	s.Update(Service{"ns", "2"}, nil)
 	serves("1")
-	if s.Contested() {
+	if contested, _ := s.Contested(); contested {
 		t.Error("still contested")
 	}
 }
