@@ -36,6 +36,7 @@ var quiet = []struct {
 	{"diff", []string{demoNode, demoNode}, false},
 	{"explain", nil, false},
 	{"explain", []string{"stale-endpoint-rule"}, false},
+	{"proxy", []string{"-A", "-f", demoNode, "--node", "node-1", "--show-rules"}, false},
 	{"repair", []string{"-A", "--demo", "-o", "json"}, true},
 	{"repair", []string{"-A", "--demo"}, false},
 	{"status", []string{"--demo", "-o", "json"}, true},
