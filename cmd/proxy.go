@@ -268,6 +268,13 @@ func (a *app) serve(ctx context.Context, f *proxyFlags, p *proxyPlan) error {
 			go a.lookBehind(within, f, p)
 		},
 	}
+	if f.userspace.metrics != "" {
+		m := &proxyMetrics{}
+		if err := m.listen(within, f.userspace.metrics); err != nil {
+			return err
+		}
+		c.Progress = func(s proxy.Stats) { m.last.Store(&s) }
+	}
 	if f.untilHealthy {
 		c.Healthy = func(ctx context.Context) (bool, string) { return a.kubeProxyServes(ctx, f, p) }
 	}

@@ -42,7 +42,7 @@ type userspaceFlags struct {
 
 // The names of the flags, which mean nothing without --userspace, and of those that mean nothing with it.
 var (
-	userspaceOnly = []string{"reach", "listen", "proxy-protocol", "max-connections", "max-connections-per-service", "connect-timeout", "udp-timeout", "drain", "metrics", "metrics-per-service"}
+	userspaceOnly = []string{"reach", "listen", "proxy-protocol", "max-connections", "max-connections-per-service", "connect-timeout", "udp-timeout", "drain", "metrics-per-service"}
 	kernelOnly    = []string{"temporary", "remove-obstacles", "show-rules", "masquerade-all"}
 )
 
@@ -56,7 +56,7 @@ func (f *userspaceFlags) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.connectTimeout, "connect-timeout", 2*time.Second, "With --userspace: how long a backend may take to accept a connection before another one is tried")
 	fs.DurationVar(&f.udpTimeout, "udp-timeout", 2*time.Minute, "With --userspace: how long a client of UDP that says nothing keeps its backend; a quarter of it where the backend never answered")
 	fs.DurationVar(&f.drain, "drain", 30*time.Second, "With --userspace: how long connections may go on at the end")
-	fs.StringVar(&f.metrics, "metrics", "", "With --userspace: address on which to answer Prometheus (/metrics), such as 127.0.0.1:9411")
+	fs.StringVar(&f.metrics, "metrics", "", "Address on which to answer Prometheus (/metrics), such as 127.0.0.1:9411")
 	fs.BoolVar(&f.perService, "metrics-per-service", false, "With --metrics: of each port of a Service, instead of sums")
 }
 

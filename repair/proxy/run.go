@@ -39,7 +39,7 @@ type Config struct {
 	Started func(Stats)
 	// Progress is told what was done so far, after each transaction; nil: nobody is.
 	Progress func(Stats)
-	Log     func(format string, args ...any)
+	Log      func(format string, args ...any)
 }
 
 // Ending is why a run ended.

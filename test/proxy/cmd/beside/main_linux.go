@@ -205,8 +205,17 @@ func (s *scene) create(ctx context.Context, path string, object any) error {
 	if err != nil {
 		return fmt.Errorf("make an object: %w", err)
 	}
-	_, err = s.Request(ctx, http.MethodPost, path, "application/json", body)
-	return err
+	for try := 0; ; try++ {
+		_, err = s.Request(ctx, http.MethodPost, path, "application/json", body)
+		var refused *lab.APIError
+		switch {
+		case err == nil, errors.As(err, &refused) && refused.Code == http.StatusConflict: // an earlier try did it
+			return nil
+		case try == 5 || ctx.Err() != nil || errors.As(err, &refused) && refused.Code < http.StatusInternalServerError:
+			return err
+		}
+		time.Sleep(time.Second) // the machine is busy
+	}
 }
 
 func clusterIP(i int) string { return fmt.Sprintf("10.96.%d.%d", 64+i/250, 1+i%250) }
