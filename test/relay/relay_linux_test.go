@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ import (
 )
 
 // objects are the cluster of the tests: Services with pods a (on the node), c and d (on the other node) as backends.
-func objects(change ...string) string {
+func objects() string {
 	const text = `
 apiVersion: v1
 kind: Node
@@ -106,11 +107,7 @@ spec:
 			}
 		}
 	}
-	out := b.String()
-	for i := 0; i+1 < len(change); i += 2 {
-		out = strings.ReplaceAll(out, change[i], change[i+1])
-	}
-	return out
+	return b.String()
 }
 
 // cell is what one client gets at one address.
@@ -268,9 +265,12 @@ func TestShares(t *testing.T) {
 	} {
 		counts := make(map[string]int)
 		for range shares.Connections {
-			who, _, err := w.place(c.client).ask(c.network, c.to, c.from)
+			who, saw, err := w.place(c.client).ask(c.network, c.to, c.from)
 			if err != nil {
 				t.Fatalf("%s from %s to %s: %v", c.network, c.client, c.to, err)
+			}
+			if !slices.Contains([]string{"172.16.0.1", "fd16::1", "10.1.1.1", "fd01:1::1"}, saw) {
+				t.Fatalf("%s from %s to %s: the backend saw %s, no address of the node", c.network, c.client, c.to, saw)
 			}
 			counts[who]++
 		}
@@ -360,7 +360,7 @@ func TestWildcard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
+		defer shut(l)
 		go func() {
 			for {
 				c, err := l.Accept()
@@ -368,7 +368,7 @@ func TestWildcard(t *testing.T) {
 					return
 				}
 				fmt.Fprint(c, "wrong x hello")
-				c.Close()
+				shut(c)
 			}
 		}()
 	}
@@ -393,7 +393,7 @@ func TestWildcardLocal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer shut(l)
 	p := w.proxy(t, objects(), "-A", "--reach", "local")
 	for _, c := range []cell{
 		{"tcp", "b", "10.96.0.10:80", "", "a c d"}, {"tcp", "node", "10.96.0.14:80", "", "refused"}, {"tcp", "node", "198.51.100.10:80", "", "a c d"},
@@ -408,7 +408,7 @@ func TestWildcardLocal(t *testing.T) {
 			t.Errorf("%s to %s: got %s, want %s", c.client, c.to, got, c.want)
 		}
 	}
-	l.Close()
+	shut(l)
 	served := false
 	for range 150 { // it is tried again every ten seconds
 		if _, _, err := w.pods["b"].ask("tcp", "10.96.0.10:80", ""); err == nil {
@@ -436,7 +436,7 @@ func TestDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer shut(c)
 	_ = c.SetDeadline(time.Now().Add(15 * time.Second))
 	_, _ = c.Write([]byte("hel"))
 	time.Sleep(100 * time.Millisecond)
@@ -452,9 +452,10 @@ func TestDrain(t *testing.T) {
 	if err != nil || !strings.HasSuffix(string(buf[:n]), " hello") {
 		t.Errorf("the old connection: %q, %v", buf[:n], err)
 	}
-	c.Close()
+	shut(c)
 	select {
-	case <-p.out:
+	case err := <-p.out:
+		t.Logf("the proxy ended: %v", err)
 	case <-time.After(5 * time.Second):
 		t.Error("the proxy does not end although no connection is left")
 		_ = p.cmd.Process.Kill()
@@ -474,7 +475,7 @@ func TestClientAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		defer shut(c)
 		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 		_, _ = c.Write([]byte("hello"))
 		_ = c.(*net.TCPConn).CloseWrite()
@@ -519,7 +520,7 @@ func TestMetricsAndHealth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		defer shut(c)
 		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 		fmt.Fprintf(c, "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n", path, host)
 		got, err := io.ReadAll(c)
@@ -541,5 +542,34 @@ func TestMetricsAndHealth(t *testing.T) {
 	// near has a backend on this node.
 	if got := get(w.outside, "172.16.0.1:30999", "/healthz"); !strings.Contains(got, "200 OK") || !strings.Contains(got, `"localEndpoints":1`) {
 		t.Errorf("health check: %s", got)
+	}
+}
+
+// TestLargeDatagrams: datagrams that do not fit into a packet arrive, the first one of a client included.
+func TestLargeDatagrams(t *testing.T) {
+	w := newWorld(t)
+	w.pods["b"].ip(t, "link set eth0 mtu 1400")
+	w.node.ip(t, "link set vethb mtu 1400")
+	w.proxy(t, objects(), "-A")
+	for _, to := range []string{"10.96.0.53:53", "[fd96::53]:53"} {
+		for _, size := range []int{1300, 1450, 9000, 60000} {
+			var c net.Conn
+			var err error
+			w.pods["b"].do(func() { c, err = net.Dial("udp", to) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer shut(c)
+			sent := bytes.Repeat([]byte{'x'}, size)
+			if _, err := c.Write(sent); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.SetReadDeadline(time.Now().Add(3 * time.Second))
+			got := make([]byte, 65536)
+			n, err := c.Read(got)
+			if err != nil || !bytes.HasSuffix(got[:n], sent) {
+				t.Errorf("%d bytes to %s: %d came back, %v", size, to, n, err)
+			}
+		}
 	}
 }

@@ -176,7 +176,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		file := filepath.Join(dir, "svcnet")
 		c := exec.Command("go", "build", "-o", file, "./cmd/kubectl-svcnet")
 		c.Dir = "../.."
@@ -184,7 +184,10 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "build: %v: %s", err, out)
 			return 1
 		}
-		os.Setenv(programEnv, file)
+		if err := os.Setenv(programEnv, file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		return m.Run()
 	}())
 }
@@ -202,7 +205,7 @@ func serveNames(t *testing.T, n *namespace, name string) {
 	if err != nil || err2 != nil {
 		t.Fatal(err, err2)
 	}
-	t.Cleanup(func() { l.Close(); u.Close() })
+	t.Cleanup(func() { shut(l); shut(u) })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -210,7 +213,7 @@ func serveNames(t *testing.T, n *namespace, name string) {
 				return
 			}
 			go func() {
-				defer c.Close()
+				defer shut(c)
 				_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 				got, _ := io.ReadAll(c)
 				fmt.Fprintf(c, "%s %s %s", name, c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(), got)
@@ -229,6 +232,9 @@ func serveNames(t *testing.T, n *namespace, name string) {
 	}()
 }
 
+// shut closes what nothing is lost with.
+func shut(c io.Closer) { c.Close() }
+
 // ask makes a connection from a place, or sends a datagram, and returns the answer: who answered, and which client that
 // saw.
 func (n *namespace) ask(network, to, from string) (who, saw string, err error) {
@@ -245,7 +251,7 @@ func (n *namespace) ask(network, to, from string) (who, saw string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	defer c.Close()
+	defer shut(c)
 	_ = c.SetDeadline(time.Now().Add(3 * time.Second))
 	if _, err := c.Write([]byte("hello")); err != nil {
 		return "", "", err
@@ -346,7 +352,8 @@ func (r *running) stop(t *testing.T, s unix.Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
 	defer cancel()
 	select {
-	case <-r.out:
+	case err := <-r.out:
+		t.Logf("the proxy ended: %v", err)
 	case <-ctx.Done():
 		_ = r.cmd.Process.Kill()
 		t.Errorf("the proxy did not end after %v", s)

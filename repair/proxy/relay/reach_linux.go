@@ -319,9 +319,13 @@ func newRoom() (_ *room, err error) {
 		return nil, err
 	}
 	hardware := net.HardwareAddr{0x02, 's', 'v', 'c', 'n', 0x01}
+	mtu, err := m.narrowest()
+	if err != nil {
+		return nil, err
+	}
 	pair := &netlink.Veth{
-		LinkAttrs: netlink.LinkAttrs{Name: Device, MTU: 65535, HardwareAddr: hardware, TxQLen: 1000},
-		PeerName:  Device, PeerHardwareAddr: hardware, PeerNamespace: netlink.NsFd(m.fd), PeerMTU: 65535,
+		LinkAttrs: netlink.LinkAttrs{Name: Device, MTU: mtu, HardwareAddr: hardware, TxQLen: 1000},
+		PeerName:  Device, PeerHardwareAddr: hardware, PeerNamespace: netlink.NsFd(m.fd), PeerMTU: uint32(mtu),
 	}
 	for end := time.Now().Add(deviceWait); ; {
 		err = m.node.LinkAdd(pair)
@@ -371,6 +375,23 @@ func newRoom() (_ *room, err error) {
 	// Without IPv6 on the machine there is nothing to route.
 	_ = m.inside.RouteAdd(&netlink.Route{LinkIndex: peer.Attrs().Index, Dst: &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}})
 	return m, nil
+}
+
+// narrowest is the smallest MTU of the node's devices: what leaves the namespace then fits into every one of them, and no
+// datagram is lost until its sender has learnt how long the way lets it be. What TCP sends in large pieces stays large.
+func (m *room) narrowest() (int, error) {
+	const usual, least = 1500, 1280
+	links, err := m.node.LinkList()
+	if err != nil {
+		return 0, fmt.Errorf("list the node's interfaces: %w", err)
+	}
+	mtu := usual
+	for _, l := range links {
+		if a := l.Attrs(); a.Flags&net.FlagUp != 0 && a.Flags&net.FlagLoopback == 0 && a.MTU >= least {
+			mtu = min(mtu, a.MTU)
+		}
+	}
+	return mtu, nil
 }
 
 // ip6AddrGenNone is IN6_ADDR_GEN_MODE_NONE: no link-local address, and none of router advertisements.

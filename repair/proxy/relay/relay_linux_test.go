@@ -30,7 +30,7 @@ func freePort(t *testing.T) uint16 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer shut(l)
 	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
 
@@ -77,7 +77,7 @@ func serve(t *testing.T, f func(*net.TCPConn)) netip.AddrPort {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() { shut(l) })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -89,13 +89,16 @@ func serve(t *testing.T, f func(*net.TCPConn)) netip.AddrPort {
 				return
 			}
 			go func() {
-				defer c.Close()
+				defer shut(c)
 				f(c.(*net.TCPConn))
 			}()
 		}
 	}()
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
+
+// shut closes what nothing is lost with.
+func shut(c io.Closer) { c.Close() }
 
 func echo(c *net.TCPConn) {
 	_, _ = io.Copy(c, c)
@@ -108,7 +111,7 @@ func dial(t *testing.T, to netip.AddrPort) *net.TCPConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() { shut(c) })
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	return c
 }
@@ -169,7 +172,7 @@ func TestHalfClose(t *testing.T) {
 func TestReset(t *testing.T) {
 	reset := func(c *net.TCPConn) {
 		_ = c.SetLinger(0)
-		c.Close()
+		shut(c)
 	}
 	t.Run("backend", func(t *testing.T) {
 		at := local(freePort(t))
@@ -325,7 +328,7 @@ func silentBackend(t *testing.T) netip.AddrPort {
 	for range 3 {
 		d := net.Dialer{Timeout: 100 * time.Millisecond}
 		if c, err := d.Dial("tcp", at.String()); err == nil {
-			t.Cleanup(func() { c.Close() })
+			t.Cleanup(func() { shut(c) })
 		}
 	}
 	return at
@@ -342,7 +345,7 @@ func wantReset(t *testing.T, at netip.AddrPort) {
 	t.Helper()
 	c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(at))
 	if err == nil {
-		defer c.Close()
+		defer shut(c)
 		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 		_, err = c.Read(make([]byte, 1))
 	}
@@ -356,7 +359,7 @@ func TestDatagrams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
+	defer shut(b)
 	go func() {
 		buf := make([]byte, 65536)
 		for {
@@ -374,7 +377,7 @@ func TestDatagrams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		defer shut(c)
 		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 		for _, size := range []int{0, 10, 1400, 60000} {
 			question := slices.Repeat([]byte{byte(i)}, size)
@@ -415,7 +418,7 @@ func TestDrain(t *testing.T) {
 	}()
 	time.Sleep(100 * time.Millisecond)
 	if x, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(at)); err == nil {
-		x.Close()
+		shut(x)
 		t.Fatal("a new connection is taken while draining")
 	}
 	_, _ = c.Write([]byte("y"))
@@ -427,7 +430,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal("drained with a connection open")
 	default:
 	}
-	c.Close()
+	shut(c)
 	select {
 	case <-drained:
 	case <-time.After(5 * time.Second):
@@ -485,7 +488,7 @@ func TestLimits(t *testing.T) {
 				open = append(open, c)
 			}
 			wantReset(t, at)
-			open[0].Close()
+			shut(open[0])
 			eventually(t, "room", func() bool { n, _ := r.Active(); return n == 2 })
 			c := dial(t, at)
 			_, _ = c.Write([]byte("x"))
@@ -601,7 +604,7 @@ func TestAddressInUse(t *testing.T) {
 	if err != nil || len(unserved) != 1 || unserved[0].Listen != at || unserved[0].ServicePort != "shop/web:p" {
 		t.Fatalf("unserved: %v, %v", unserved, err)
 	}
-	l.Close()
+	shut(l)
 	update(t, r, port("TCP", at, b))
 	if got := answer(t, at); got != "b" {
 		t.Errorf("got %q", got)
@@ -666,7 +669,7 @@ func TestIPv6(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() { shut(l) })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -674,7 +677,7 @@ func TestIPv6(t *testing.T) {
 				return
 			}
 			fmt.Fprint(c, c.RemoteAddr().(*net.TCPAddr).IP)
-			c.Close()
+			shut(c)
 		}
 	}()
 	free, err := net.Listen("tcp6", "[::1]:0")
@@ -682,7 +685,7 @@ func TestIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := free.Addr().(*net.TCPAddr).AddrPort()
-	free.Close()
+	shut(free)
 	start(t, relay.Options{}, port("TCP", at, l.Addr().(*net.TCPAddr).AddrPort()))
 	if got := answer(t, at); got != "::1" {
 		t.Errorf("got %q", got)
@@ -759,13 +762,13 @@ func TestIdle(t *testing.T) {
 		if n, _ := c.Read(make([]byte, 1)); n == 1 {
 			heard++
 		}
-		c.Close()
+		shut(c)
 	}
 	if want := (clients + clients/50 - 1) / (clients / 50); heard != want {
 		t.Errorf("%d of %d backends heard their client", heard, want)
 	}
 	eventually(t, "all are gone", func() bool { n, _ := r.Active(); return n == 0 })
-	l.Close()
+	shut(l)
 }
 
 // TestNothingIsLeft: after it is closed there are as many files and goroutines as before, whatever was going on.
@@ -806,7 +809,7 @@ func TestNothingIsLeft(t *testing.T) {
 		r.Close()
 		r.Close()
 		for _, c := range open {
-			c.Close()
+			shut(c)
 		}
 	}
 	for range 500 {
@@ -827,7 +830,7 @@ func udpEcho(t *testing.T) netip.AddrPort {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.Close() })
+	t.Cleanup(func() { shut(b) })
 	go func() {
 		buf := make([]byte, 65536)
 		for {
@@ -850,7 +853,7 @@ func TestSessionsFollowUpdates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { b.Close() })
+		t.Cleanup(func() { shut(b) })
 		go func() {
 			buf := make([]byte, 100)
 			for {
@@ -869,7 +872,7 @@ func TestSessionsFollowUpdates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer shut(c)
 	ask := func() string {
 		t.Helper()
 		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
@@ -909,7 +912,7 @@ func TestDeadDatagramBackend(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		defer shut(c)
 		ok := false
 		for range 4 { // a client asks again when nobody answers
 			_, _ = c.Write([]byte("?"))
@@ -934,7 +937,7 @@ func TestSessionsMakeRoom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		defer shut(c)
 		_, _ = c.Write([]byte("?"))
 		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
 		if _, err := c.Read(make([]byte, 10)); err != nil {
@@ -965,7 +968,7 @@ func TestHostilePeers(t *testing.T) {
 			continue // refused by a reset at once
 		}
 		all.Go(func() {
-			defer c.Close()
+			defer shut(c)
 			_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 			switch way {
 			case 0:

@@ -52,7 +52,7 @@ func (b *soaked) serve(t *testing.T) {
 				continue
 			}
 			go func() {
-				defer c.Close()
+				defer shut(c)
 				_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 				_, _ = io.Copy(io.Discard, c)
 				_, _ = io.WriteString(c, b.name)
@@ -64,7 +64,7 @@ func (b *soaked) serve(t *testing.T) {
 func (b *soaked) die() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tcp.Close()
+	shut(b.tcp)
 }
 
 // TestSoak: Services, endpoints and backends change all the time, clients of every kind come and go. No client ever gets
@@ -89,7 +89,7 @@ func TestSoak(t *testing.T) {
 			if b.udp, err = net.ListenPacket("udp4", b.at.String()); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { b.udp.Close() })
+			t.Cleanup(func() { shut(b.udp) })
 			go func() {
 				buf := make([]byte, 2048)
 				for {
@@ -192,7 +192,7 @@ func TestSoak(t *testing.T) {
 							refused.Add(1)
 							return
 						}
-						defer c.Close()
+						defer shut(c)
 						_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 						switch dice.IntN(8) {
 						case 0:
@@ -218,7 +218,7 @@ func TestSoak(t *testing.T) {
 					if err != nil {
 						return
 					}
-					defer c.Close()
+					defer shut(c)
 					for range dice.IntN(3) + 1 {
 						_, _ = c.Write([]byte("?"))
 						_ = c.SetReadDeadline(time.Now().Add(30 * time.Millisecond))

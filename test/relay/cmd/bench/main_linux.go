@@ -60,7 +60,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	b := &bench{dir: dir, rounds: *rounds, span: *span, only: list(*only), some: list(*some), profile: *profile}
 	defer b.stop()
 	if err := b.prepare(); err != nil {

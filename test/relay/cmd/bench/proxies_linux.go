@@ -104,7 +104,7 @@ func answersAt(address string) error {
 	for range 50 {
 		c, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil {
-			defer c.Close()
+			defer shut(c)
 			_ = c.SetDeadline(time.Now().Add(3 * time.Second))
 			_, _ = c.Write([]byte("x"))
 			if _, err = io.ReadFull(c, make([]byte, 1)); err == nil {
@@ -214,12 +214,12 @@ func serveCopy(args []string) error {
 					return
 				}
 				go func(n int) {
-					defer c.Close()
+					defer shut(c)
 					up, err := net.Dial("tcp", net.JoinHostPort(backends[n%len(backends)], strconv.Itoa(to)))
 					if err != nil {
 						return
 					}
-					defer up.Close()
+					defer shut(up)
 					go func() {
 						_, _ = io.Copy(up, c)
 						_ = up.(*net.TCPConn).CloseWrite()
@@ -232,6 +232,9 @@ func serveCopy(args []string) error {
 	}
 	return wait()
 }
+
+// shut closes what nothing is lost with.
+func shut(c io.Closer) { c.Close() }
 
 // wait returns when the program is told to end.
 func wait() error {
