@@ -8,7 +8,7 @@ ALLOW    ?=
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 KREW     := sigs.k8s.io/krew/cmd/validate-krew-manifest@v0.5.0
 
-.PHONY: build test tools lint fuzz full oracle lab-up lab-down lab-shell bench bench-relay golden fixtures schema reference checks krew-check release-check troubleshoot-check prometheus-check clean
+.PHONY: build test tools lint fuzz full oracle lab-up lab-down lab-shell bench bench-relay golden fixtures schema reference checks krew-check release-check troubleshoot-check prometheus-check soak bench-proxy clean
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/kubectl-svcnet
@@ -35,6 +35,12 @@ oracle: ## random rules and packets against this machine's kernel, SVCNET_ORACLE
 	failed=0; for test in TestKernel TestKernelNFT; do \
 		SVCNET_ORACLE_FOR=$${SVCNET_ORACLE_FOR:-1h} $(GO) test -count=1 -timeout 0 -run "^$$test$$" -v ./test/oracle || failed=1; \
 	done; exit $$failed
+
+soak: ## the fallback proxy for SVCNET_SOAK (30m) of random changes, restarts of the API server and deaths of backends (root)
+	SVCNET_SOAK=$${SVCNET_SOAK:-30m} $(GO) test -count=1 -timeout 0 -run '^TestSoak$$' -v ./test/proxy
+
+bench-proxy: ## the fallback proxy beside kube-proxy in nftables and iptables mode, 10,000 Services (root, an hour)
+	$(GO) run ./test/proxy/cmd/beside
 
 LAB      := $(GO) run ./test/lab/cmd/lab
 NODE     ?= n1
