@@ -25,10 +25,12 @@ lint: ## golangci-lint, built by go run: minutes when cold, then from the build 
 fuzz: ## every fuzz target for FUZZTIME
 	$(GO) run ./hack/fuzz -time $(FUZZTIME)
 
-full: ## audits against the real kube-proxy, whole: 300 random sets of objects, 1,000 random changes; docs/proof.md has the results (root, more than an hour)
+full: ## audits against the real kube-proxy, whole: 300 random sets of objects, 1,000 random changes, 1,020 that are mended, 200 repairs that are killed; docs/proof.md has the results (root, more than an hour)
 	SVCNET_AUDIT_SETS=300 $(GO) test -count=1 -timeout 0 -run TestRandomObjects -v ./test/audit
 	SVCNET_MUTANTS=1000 $(GO) test -count=1 -timeout 0 -run TestMutants -v ./test/audit
 	SVCNET_AUDIT_SETS=30 SVCNET_MUTANTS=240 SVCNET_GUEST_MINUTES=240 $(GO) test -count=1 -timeout 0 -tags guest -run TestIPVS -v ./test/audit
+	SVCNET_REPAIR_MUTANTS=340 $(GO) test -count=1 -timeout 0 -run 'TestRepair$$' -v ./test/audit
+	SVCNET_REPAIR_KILLS=200 $(GO) test -count=1 -timeout 0 -run TestRepairKilled -v ./test/audit
 	SVCNET_REPAIR_MUTANTS=87 SVCNET_REPAIR_KILLS=20 SVCNET_GUEST_MINUTES=300 $(GO) test -count=1 -timeout 0 -tags guest -run 'TestRepairIPVS|TestRepairKilledIPVS|TestGeneratedIPVS' -v ./test/audit
 
 oracle: ## random rules and packets against this machine's kernel, SVCNET_ORACLE_FOR for iptables and again for nftables (root)
