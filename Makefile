@@ -31,6 +31,7 @@ full: ## audits against the real kube-proxy, whole: 300 random sets of objects, 
 	SVCNET_AUDIT_SETS=30 SVCNET_MUTANTS=240 SVCNET_GUEST_MINUTES=240 $(GO) test -count=1 -timeout 0 -tags guest -run TestIPVS -v ./test/audit
 	SVCNET_REPAIR_MUTANTS=340 $(GO) test -count=1 -timeout 0 -run 'TestRepair$$' -v ./test/audit
 	SVCNET_REPAIR_KILLS=200 $(GO) test -count=1 -timeout 0 -run TestRepairKilled -v ./test/audit
+	SVCNET_REPAIR_MUTANTS=240 SVCNET_REPAIR_KILLS=30 SVCNET_GUEST_MINUTES=240 $(GO) test -count=1 -timeout 0 -tags guest -run 'TestRepairIPVS|TestRepairKilledIPVS' -v ./test/audit
 	SVCNET_REPAIR_MUTANTS=87 SVCNET_REPAIR_KILLS=20 SVCNET_GUEST_MINUTES=300 $(GO) test -count=1 -timeout 0 -tags guest -run 'TestRepairIPVS|TestRepairKilledIPVS|TestGeneratedIPVS' -v ./test/audit
 
 oracle: ## random rules and packets against this machine's kernel, SVCNET_ORACLE_FOR for iptables and again for nftables (root)
