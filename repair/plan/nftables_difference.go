@@ -159,7 +159,8 @@ func (d *nftDifference) differs(c *nft.Chain, want *kubeproxy.NFTChain) string {
 		if want.Base == nil {
 			return "it is a base chain, and kube-proxy's is none"
 		}
-		return "it is hooked in at another place than kube-proxy's: " + nftBaseLine(d.family, c.Base)
+		// The kernel takes no other hook or priority for a chain that is there (nf_tables_updchain), and with it not the rest.
+		return "it is hooked in at another place than kube-proxy's, whose full syncs fail as long as it is: " + nftBaseLine(d.family, c.Base)
 	case c.Base != nil && cmp.Or(c.Base.Policy, "accept") != cmp.Or(want.Base.Policy, "accept"):
 		return "its policy is " + c.Base.Policy + ", and that of kube-proxy's is accept"
 	}
