@@ -67,9 +67,9 @@ func Command(text string) (verb string, s Service, d Dest, err error) {
 	if s, d, err = options(words[1:]); err != nil {
 		return "", s, d, err
 	}
-	real := verb == "-a" || verb == "-e" || verb == "-d"
+	backend := verb == "-a" || verb == "-e" || verb == "-d"
 	switch {
-	case real != d.Addr.IsValid():
+	case backend != d.Addr.IsValid():
 		return "", s, d, fmt.Errorf("%s and -r do not go together, or -r is missing", verb)
 	case (verb == "-A" || verb == "-E") && s.Scheduler == "":
 		return "", s, d, fmt.Errorf("no scheduler is named (-s)")

@@ -185,14 +185,14 @@ func begin(ctx context.Context, p *report.RepairPlan, todo []report.RepairStep, 
 		return nil, err
 	}
 	a := &application{Options: o, plan: p, held: held}
-	if err := a.prepare(ctx, todo); err != nil {
+	if err := a.prepare(ctx); err != nil {
 		held.release()
 		return nil, err
 	}
 	return a, nil
 }
 
-func (a *application) prepare(ctx context.Context, todo []report.RepairStep) error {
+func (a *application) prepare(ctx context.Context) error {
 	all, err := journals(a.Folder, a.Now)
 	if err != nil {
 		return refuse("%v", err)
@@ -214,7 +214,7 @@ func (a *application) prepare(ctx context.Context, todo []report.RepairStep) err
 		return refuse("the node changed since the plan was made, and so would the plan: %s; look at the new one", d)
 	}
 	// Which connections are tracked changes all the time: those of now are removed.
-	todo, _ = Todo(again, a.Consents)
+	todo, _ := Todo(again, a.Consents)
 	began := a.Now().UTC()
 	a.journal, err = create(a.Folder, header{
 		ID: began.Format("20060102T150405Z") + "-" + again.Plan, Started: began, Program: a.Program,

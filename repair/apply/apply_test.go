@@ -257,7 +257,7 @@ func TestKilled(t *testing.T) {
 			if m.before = die; after {
 				m.before, m.meddle = nil, die
 			}
-			killed(t, func() { Apply(t.Context(), p, m.options(t, folder)) })
+			killed(t, func() { _, _ = Apply(t.Context(), p, m.options(t, folder)) })
 			m.before, m.meddle = nil, nil
 
 			// Nothing else is done before it is taken back.
@@ -268,7 +268,7 @@ func TestKilled(t *testing.T) {
 			// The first attempt to take it back is killed too.
 			n := len(m.ran)
 			m.meddle = func(int) error { panic(errKilled) }
-			killed(t, func() { RollBack(t.Context(), "", m.options(t, folder)) })
+			killed(t, func() { _, _ = RollBack(t.Context(), "", m.options(t, folder)) })
 			m.meddle = nil
 			if len(m.ran) == n && (after || at > 1) {
 				t.Errorf("killed at %d: nothing was taken back", at)
@@ -288,7 +288,8 @@ func TestKilled(t *testing.T) {
 func killed(t *testing.T, f func()) {
 	t.Helper()
 	defer func() {
-		if r := recover(); r != nil && r != errKilled {
+		r := recover()
+		if err, ok := r.(error); r != nil && (!ok || !errors.Is(err, errKilled)) {
 			panic(r)
 		}
 	}()

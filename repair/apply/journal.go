@@ -106,7 +106,7 @@ func create(folder string, h header, now func() time.Time) (*journal, error) {
 	}
 	if err != nil {
 		f.Close()
-		os.Remove(j.path)
+		_ = os.Remove(j.path) // it is empty, or would not be believed
 		return nil, fmt.Errorf("write journal %s: %w", j.path, err)
 	}
 	return j, nil

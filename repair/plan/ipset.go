@@ -234,8 +234,8 @@ func (m *setMending) replaced(have *ipset.Set, want *kubeproxy.IPSet) (c setChan
 const spare = "svcnet-spare"
 
 // swapped puts what the lines make in the place of a set that is there.
-func swapped(name string, make []string) []string {
-	out := slices.Clone(make)
+func swapped(name string, made []string) []string {
+	out := slices.Clone(made)
 	for i := range out {
 		verb, rest, _ := strings.Cut(out[i], " ")
 		out[i] = verb + " " + spare + strings.TrimPrefix(rest, name)

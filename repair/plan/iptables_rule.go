@@ -127,25 +127,25 @@ func ruleParts(rule string, comments bool) []string {
 func ruleWords(rule string) []string {
 	var out []string
 	var word strings.Builder
-	quoted, any := false, false
+	quoted, empty := false, false
 	for i := 0; i < len(rule); i++ {
 		switch c := rule[i]; {
 		case c == '\\' && quoted && i+1 < len(rule):
 			i++
 			word.WriteByte(rule[i])
 		case c == '"':
-			quoted, any = !quoted, true
+			quoted, empty = !quoted, true
 		case c == ' ' && !quoted:
-			if any || word.Len() > 0 {
+			if empty || word.Len() > 0 {
 				out = append(out, word.String())
 			}
 			word.Reset()
-			any = false
+			empty = false
 		default:
 			word.WriteByte(c)
 		}
 	}
-	if any || word.Len() > 0 {
+	if empty || word.Len() > 0 {
 		out = append(out, word.String())
 	}
 	return out

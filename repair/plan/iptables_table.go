@@ -137,12 +137,12 @@ func (t *xtTable) begin() *xtStep {
 }
 
 // change changes a chain. The edit says which object it is and why.
-func (s *xtStep) change(chain string, make func(c *xtChain) *xtChain) {
+func (s *xtStep) change(chain string, to func(c *xtChain) *xtChain) {
 	now := s.table.chain(chain)
 	if s.before[chain] == nil {
 		s.before[chain] = now
 	}
-	s.after[chain] = make(now)
+	s.after[chain] = to(now)
 	s.table.now[chain] = s.after[chain]
 }
 

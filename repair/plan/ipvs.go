@@ -520,9 +520,9 @@ func findServer(n *check.Node, e report.RepairEdit) (lines []string, there bool,
 	if !listsServers(n) {
 		return nil, false, fmt.Errorf("find %s: the virtual servers of the node were not read, or not whole", e.Object)
 	}
-	real, of, ok := strings.Cut(strings.TrimPrefix(e.Object, "real server "), " of ")
+	backend, of, ok := strings.Cut(strings.TrimPrefix(e.Object, "real server "), " of ")
 	if !strings.HasPrefix(e.Object, "real server ") {
-		real, of, ok = "", e.Object, true
+		backend, of, ok = "", e.Object, true
 	}
 	s := serverNamed(n.IPVS, of)
 	switch {
@@ -530,12 +530,12 @@ func findServer(n *check.Node, e report.RepairEdit) (lines []string, there bool,
 		return nil, false, nil
 	case !tellsAll(s):
 		return nil, false, fmt.Errorf("find %s: not all of it was read", e.Object)
-	case real == "":
+	case backend == "":
 		return []string{s.String()}, true, nil
 	}
-	at, err := netip.ParseAddrPort(real)
+	at, err := netip.ParseAddrPort(backend)
 	if err != nil {
-		return nil, false, fmt.Errorf("find %s: %q is no address with a port", e.Object, real)
+		return nil, false, fmt.Errorf("find %s: %q is no address with a port", e.Object, backend)
 	}
 	lines = line(realLines(s), at)
 	return lines, len(lines) > 0, nil

@@ -167,18 +167,18 @@ func (k *kernelText) ipvsadm(words []string) error {
 	if (at < 0) != (words[0] == "-A") {
 		return fmt.Errorf("virtual server %s: there %t", named, at >= 0)
 	}
-	real := -1
+	place := -1
 	if len(rest) > 1 && rest[0] == "-r" {
-		real = slices.IndexFunc(all, func(l string) bool { return strings.HasPrefix(l+" ", "-a "+named+" -r "+rest[1]+" ") })
+		place = slices.IndexFunc(all, func(l string) bool { return strings.HasPrefix(l+" ", "-a "+named+" -r "+rest[1]+" ") })
 		switch {
 		case !k.lenient:
-		case real < 0 && words[0] == "-d":
+		case place < 0 && words[0] == "-d":
 			return nil
-		case real >= 0 && words[0] == "-a":
+		case place >= 0 && words[0] == "-a":
 			words = put(words, "-a", "-e")
 		}
-		if (real < 0) != (words[0] == "-a") {
-			return fmt.Errorf("real server %s: there %t", rest[1], real >= 0)
+		if (place < 0) != (words[0] == "-a") {
+			return fmt.Errorf("real server %s: there %t", rest[1], place >= 0)
 		}
 	}
 	line := strings.Join(words[1:], " ")
@@ -192,9 +192,9 @@ func (k *kernelText) ipvsadm(words []string) error {
 	case "-a":
 		all = slices.Insert(all, at+1, "-a "+line) // the newest first
 	case "-e":
-		all[real] = "-a " + line
+		all[place] = "-a " + line
 	case "-d":
-		all = slices.Delete(all, real, real+1)
+		all = slices.Delete(all, place, place+1)
 	default:
 		return fmt.Errorf("no such command")
 	}

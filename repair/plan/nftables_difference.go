@@ -321,7 +321,7 @@ func (d *nftDifference) compareSet(want *kubeproxy.NFTSet, whole bool) {
 		}) {
 			continue
 		}
-		service := nftEntryService(s, e)
+		service := nftEntryService(e)
 		if d.want.Unknown(service) || service == "" && d.want.AnyUnknown() {
 			continue
 		}
@@ -334,7 +334,7 @@ func (d *nftDifference) compareSet(want *kubeproxy.NFTSet, whole bool) {
 }
 
 // nftEntryService is the Service that an entry names: by the chain that it leads to, or in its comment.
-func nftEntryService(s *nft.Set, e *nft.Entry) string {
+func nftEntryService(e *nft.Entry) string {
 	key := e.Comment
 	if e.Verdict != nil {
 		if k, _, _, ok := dataplane.ServicePortOfNFT(e.Verdict.Chain); ok {

@@ -404,13 +404,13 @@ func TestNFTForeign(t *testing.T) {
 				if err := runNFT(nftCommand(table)); err != nil {
 					return err
 				}
-				return b.foreign(t, len(rules))
+				return b.foreign(t)
 			})
 		})
 	}
 }
 
-func (b *bench) foreign(t *testing.T, rules int) error {
+func (b *bench) foreign(t *testing.T) error {
 	broken, err := listed()
 	if err != nil {
 		return err

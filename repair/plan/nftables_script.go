@@ -95,7 +95,7 @@ func (s *nftScript) write() {
 		s.refill(c, to.set)
 	}
 	for _, name := range s.baseOrder(bases) {
-		if to := bases[name]; to != nil && to.gone == false {
+		if to := bases[name]; to != nil && !to.gone {
 			s.addChain(name, &to.nftState)
 		}
 	}

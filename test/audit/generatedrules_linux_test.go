@@ -79,7 +79,7 @@ func savedText(rs *netfilter.Ruleset) map[string][]string {
 				// Whichever was made last comes first.
 				slices.Sort(rules)
 			}
-			out[t.Name+" "+c.Name] = sortedServices(t.Name, c.Name, rules)
+			out[t.Name+" "+c.Name] = sortedServices(c.Name, rules)
 		}
 	}
 	return out
@@ -93,7 +93,7 @@ func generatedText(s *kubeproxy.IPTables, chance map[string]bool) map[string][]s
 			for _, r := range c.Rules {
 				rules = append(rules, r.Text)
 			}
-			out[t.Name+" "+c.Name] = sortedServices(t.Name, c.Name, rules)
+			out[t.Name+" "+c.Name] = sortedServices(c.Name, rules)
 			if chance[c.Service] {
 				out[t.Name+" "+c.Name] = []string{"by chance"}
 			}
@@ -113,7 +113,7 @@ func generatedText(s *kubeproxy.IPTables, chance map[string]bool) map[string][]s
 }
 
 // sortedServices sorts the rules of chains in which Services stand in another order after each sync.
-func sortedServices(table, chain string, rules []string) []string {
+func sortedServices(chain string, rules []string) []string {
 	switch chain {
 	case "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL":
 		last := len(rules)

@@ -52,19 +52,13 @@ func TestRepairRestores(t *testing.T) {
 // restores makes a change, mends it, compares and takes it back.
 func (c *clinic) restores(t *testing.T, n int, u *mutant) error {
 	ctx := t.Context()
-	clean, err := c.chains(t)
-	if err != nil {
-		return err
-	}
+	clean := c.chains(t)
 	if err := u.do(ctx); err != nil {
 		return err
 	}
 	s := c.of(u.kind)
 	s.made++
-	spoilt, err := c.chains(t)
-	if err != nil {
-		return err
-	}
+	spoilt := c.chains(t)
 	r, snap, err := c.look(ctx)
 	if err != nil {
 		return err
@@ -99,10 +93,7 @@ func (c *clinic) restores(t *testing.T, n int, u *mutant) error {
 	if done != nil {
 		wrong += standing(done, steps, plan.Done)
 	}
-	after, err := c.chains(t)
-	if err != nil {
-		return err
-	}
+	after := c.chains(t)
 	if d := cmp.Diff(unordered(clean), unordered(after)); d != "" {
 		wrong += fmt.Sprintf("not as kube-proxy wrote it (-kube-proxy +repaired):\n%s\nof:\n%s", d, describe(p))
 	} else {
@@ -115,10 +106,7 @@ func (c *clinic) restores(t *testing.T, n int, u *mutant) error {
 		return err
 	}
 	wrong += standing(done, steps, plan.Before)
-	now, err := c.chains(t)
-	if err != nil {
-		return err
-	}
+	now := c.chains(t)
 	if d := cmp.Diff(spoilt, now); d != "" {
 		wrong += fmt.Sprintf("rolled back, not as before (-before +now):\n%s\nof:\n%s", d, describe(p))
 	} else {
@@ -146,7 +134,7 @@ func standing(r *explain.Reading, steps []report.RepairStep, want plan.Standing)
 }
 
 // chains are the rules of each chain of the node, by its table as edits name it.
-func (c *clinic) chains(t *testing.T) (map[string][]string, error) {
+func (c *clinic) chains(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
 	for family, r := range c.save(t, c.n1) {
@@ -161,7 +149,7 @@ func (c *clinic) chains(t *testing.T) (map[string][]string, error) {
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // unordered sorts the rules of chains in which kube-proxy's stand in no order.

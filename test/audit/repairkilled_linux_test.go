@@ -254,7 +254,9 @@ func (k *killer) restore(t *testing.T) {
 	}
 	if all, err := filepath.Glob(filepath.Join(k.journals, "*.journal")); err == nil {
 		for _, f := range all {
-			os.Remove(f)
+			if err := os.Remove(f); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -291,9 +293,9 @@ func TestRepairChild(t *testing.T) {
 	o := apply.Options{Folder: folder, Consents: consents, Read: read}
 	var run *report.RepairRun
 	if what == "apply" {
-		r, err := read(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		r, failed := read(t.Context())
+		if failed != nil {
+			t.Fatal(failed)
 		}
 		run, err = apply.Apply(t.Context(), plan.Make(r, plan.Options{}), o)
 	} else {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -132,8 +133,10 @@ func (c *cluster) add() string {
 
 // features sets everything that may change in a Service.
 func (c *cluster) features(svc *corev1.Service, number string) {
-	var n int
-	fmt.Sscan(number, &n)
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		panic(err)
+	}
 	s := &svc.Spec
 	s.Type = choose(c, corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer)
 	s.SessionAffinity, s.SessionAffinityConfig, s.InternalTrafficPolicy, s.ExternalTrafficPolicy, s.ExternalIPs, s.LoadBalancerSourceRanges = "", nil, nil, "", nil, nil

@@ -178,7 +178,7 @@ func (w ruleWriter) statement(s nft.Statement, literal map[*nft.Set]set) error {
 		})
 		return nil
 	case *nft.SetUpdate:
-		if err := w.load(s.Key, regFirst); err != nil {
+		if err := w.load(s.Key); err != nil {
 			return err
 		}
 		w.expression("dynset", func() {
@@ -209,11 +209,11 @@ func register32(word int) uint32 {
 	return reg32 + uint32(word)
 }
 
-// load puts a value into registers, the parts of several one behind the other.
-func (w ruleWriter) load(e nft.Expr, register uint32) error {
+// load puts a value into the registers from the first, the parts of several one behind the other.
+func (w ruleWriter) load(e nft.Expr) error {
 	c, ok := e.(*nft.Concat)
 	if !ok {
-		return w.loadOne(e, register)
+		return w.loadOne(e, regFirst)
 	}
 	word := 0
 	for _, part := range c.Parts {
@@ -349,7 +349,7 @@ func (w ruleWriter) lookupIn(key, in nft.Expr, literal map[*nft.Set]set, to uint
 		if err := w.lookup(m.Key, m.Map, literal, regFirst, true); err != nil {
 			return err
 		}
-	} else if err := w.load(key, regFirst); err != nil {
+	} else if err := w.load(key); err != nil {
 		return err
 	}
 	var s set
@@ -388,7 +388,7 @@ func (w ruleWriter) match(m *nft.Match, literal map[*nft.Set]set) error {
 	case nft.SetRef, nft.SetLit:
 		return w.lookupIn(m.Left, right, literal, 0, false, op == cmpNotEqual)
 	case *nft.Prefix:
-		if err := w.load(m.Left, regFirst); err != nil {
+		if err := w.load(m.Left); err != nil {
 			return err
 		}
 		value := slices.Clone(right.Value.Data)
@@ -411,7 +411,7 @@ func (w ruleWriter) match(m *nft.Match, literal map[*nft.Set]set) error {
 			if !ok || b.Op != "&" {
 				return fmt.Errorf("operator %s %w", b.Op, errNoForm)
 			}
-			if err := w.load(b.Left, regFirst); err != nil {
+			if err := w.load(b.Left); err != nil {
 				return err
 			}
 			data := inRegister(b.Left, mask.Data)
@@ -419,7 +419,7 @@ func (w ruleWriter) match(m *nft.Match, literal map[*nft.Set]set) error {
 			w.compare(op, inRegister(b.Left, right.Data))
 			return nil
 		}
-		if err := w.load(left, regFirst); err != nil {
+		if err := w.load(left); err != nil {
 			return err
 		}
 		data := inRegister(left, right.Data)
@@ -487,7 +487,7 @@ func (w ruleWriter) assign(s *nft.Assign) error {
 	if !ok {
 		return fmt.Errorf("assignment %w", errNoForm)
 	}
-	if err := w.load(b.Left, regFirst); err != nil {
+	if err := w.load(b.Left); err != nil {
 		return err
 	}
 	bits := inRegister(to, c.Data)

@@ -231,7 +231,7 @@ func (s *State) Services() int { return len(s.services) }
 
 // Contested tells whether there are frontends that several ports want, and whether others are so than when it was asked
 // last.
-func (s *State) Contested() (any, changed bool) {
+func (s *State) Contested() (some, changed bool) {
 	changed, s.reclaimed = s.reclaimed, false
 	return s.contested > 0, changed
 }
