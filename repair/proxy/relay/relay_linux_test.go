@@ -1011,7 +1011,7 @@ func TestNoFilesLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer syscall.Close(fd)
-		_ = syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Sec: 1})
+		_ = syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Sec: 4})
 		clients = append(clients, fd)
 	}
 	// The relay has room for three connections and a half; the backend needs files too.
