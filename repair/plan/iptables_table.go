@@ -271,7 +271,7 @@ func (o object) of(name string, c *xtChain) (lines []string, there bool) {
 	all := c.lines(name)
 	switch {
 	case o.service != "", o.shared:
-		all = slices.DeleteFunc(all, func(l string) bool { return serviceOfRule(l) != o.service })
+		all = slices.DeleteFunc(all, func(l string) bool { return strings.HasPrefix(l, ":") || serviceOfRule(l) != o.service })
 	case o.last:
 		all = all[max(0, len(all)-1):]
 	}
@@ -366,7 +366,7 @@ func editsOf(chain string, from, to []*xtRule) []string {
 		r := from[i]
 		switch {
 		case kept[r]:
-		case times[r.text] == 1:
+		case times[r.text] == 1 && !unmatched(r.text):
 			out = append(out, "-D "+strings.TrimPrefix(r.text, "-A "))
 		default:
 			out = append(out, fmt.Sprintf("-D %s %d", chain, i+1))
@@ -392,6 +392,12 @@ func editsOf(chain string, from, to []*xtRule) []string {
 		}
 	}
 	return out
+}
+
+// unmatched tells whether iptables does not find a rule by what iptables-save prints of it (1.8.9, both backends): it reads
+// a mask into these matches that the rule was made without.
+func unmatched(rule string) bool {
+	return strings.Contains(rule, " -m recent ") || strings.Contains(rule, " -m connlimit ")
 }
 
 // findIPTables is the object of an edit in rules that were read anew. Lines that say the same as those of the edit in

@@ -213,8 +213,8 @@ func gotoOf(rule string) string {
 }
 
 // liveBackend tells which of two backends kube-proxy writes to, where both hold rules. What tells is which has its rules
-// at all, which packets get to, which has the chain that kube-proxy watches, and which is like what it would write; what
-// contradicts itself tells nothing.
+// at all, which packets get to, which has the chain that kube-proxy watches, which is like what it would write, and which
+// kubelet keeps; what contradicts itself tells nothing.
 func (p *xtPlanner) liveBackend() (netfilter.Backend, string) {
 	const undecided = "which of the backends of iptables kube-proxy writes to cannot be told from their rules: `kubectl logs` of kube-proxy, or its image, may tell; what the other one holds is what is left over"
 	tells := []func(b netfilter.Backend) int{p.proxyChains, p.activeRules, p.canaries, p.likeness}
@@ -233,14 +233,15 @@ func (p *xtPlanner) liveBackend() (netfilter.Backend, string) {
 		}
 		verdict = better
 		if n == 0 {
-			break // the other one has none
+			return verdict, "" // the other one has none
 		}
 	}
+	kubelets := p.kubeletsBackend()
 	if verdict == netfilter.UnknownBackend {
-		verdict = p.kubeletsBackend()
+		verdict = kubelets
 	}
-	if verdict == netfilter.UnknownBackend {
-		return verdict, undecided
+	if verdict == netfilter.UnknownBackend || kubelets != netfilter.UnknownBackend && kubelets != verdict {
+		return netfilter.UnknownBackend, undecided
 	}
 	return verdict, ""
 }
