@@ -107,8 +107,32 @@ type back struct {
 	// did tells that something was taken back; kept counts the steps that were not.
 	did  bool
 	kept int
-	// known is the node as it was read last; nil: something was written since.
-	known *explain.Reading
+	// known is the node as it was read last, written what was taken back since.
+	known   *explain.Reading
+	written []*report.RepairStep
+}
+
+// read reads the node, unless nothing was written since that a step is about.
+func (b *back) read(ctx context.Context, s *report.RepairStep) (*explain.Reading, error) {
+	if b.known != nil && !slices.ContainsFunc(b.written, func(w *report.RepairStep) bool { return overlap(w, s) }) {
+		return b.known, nil
+	}
+	r, err := b.Read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the node: %w", err)
+	}
+	b.known, b.written = r, nil
+	return r, nil
+}
+
+// overlap tells whether two steps change the same object. Setting one sysctl may set others.
+func overlap(a, b *report.RepairStep) bool {
+	if a.Kind == b.Kind && a.Kind == "sysctl" {
+		return true
+	}
+	return slices.ContainsFunc(a.Edits, func(e report.RepairEdit) bool {
+		return slices.ContainsFunc(b.Edits, func(f report.RepairEdit) bool { return e.Table == f.Table && e.Object == f.Object })
+	})
 }
 
 // roll takes back all steps of the run that may have been done, the last one first.
@@ -151,14 +175,11 @@ func (b *back) undo(ctx context.Context, s *report.RepairStep) error {
 		}
 		return keep("it cannot be taken back")
 	}
-	if b.known == nil {
-		r, err := b.Read(ctx)
-		if err != nil {
-			return fmt.Errorf("read the node: %w", err)
-		}
-		b.known = r
+	r, err := b.read(ctx, s)
+	if err != nil {
+		return err
 	}
-	present, changed, err := standing(b.known, s)
+	present, changed, err := standing(r, s)
 	switch {
 	case err != nil && !b.Force:
 		return err
@@ -171,7 +192,7 @@ func (b *back) undo(ctx context.Context, s *report.RepairStep) error {
 	b.Say(Notice{Text: fmt.Sprintf("taking back step %d: %s", s.Step, s.Title), Step: s, Command: &s.Undo})
 	// A journal that cannot be written to must not keep what was done from being taken back: what is there is looked at.
 	noted := b.journal.add(eventUndo, s.Step, "")
-	b.known = nil
+	b.written = append(b.written, s)
 	if err := b.tools.run(context.Background(), s.Kind, s.Undo, b.held); err != nil {
 		at.State, at.Text = stepBegun, err.Error()
 		return errors.Join(err, noted)

@@ -131,6 +131,9 @@ func (k *killer) killAll(t *testing.T, kills int) {
 		if t.Failed() {
 			return
 		}
+		if i%10 == 9 {
+			t.Logf("killed %d times", i+1)
+		}
 	}
 	t.Logf("killed %d times: %v", kills, k.found)
 }
