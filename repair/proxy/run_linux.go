@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/svcnet/svcnet/explain/nft"
 	"github.com/svcnet/svcnet/repair/proxy/kernel"
+	"github.com/svcnet/svcnet/repair/proxy/table"
 )
 
 // Run serves until ctx ends, the time is over or kube-proxy serves again, and then removes the tables.
@@ -22,6 +24,11 @@ func Run(ctx context.Context, c Config) (ending Ending, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
+	// What the kernel lacks is better said before anything is written than after.
+	trial := table.NewState(nft.IP, table.FactsOf(&c.Proxy, addrs)).Plan(false)
+	if err := w.Try(trial); err != nil {
+		return "", fmt.Errorf("the kernel does not take tables of nftables with translation: %w (without them there is --userspace)", err)
+	}
 	within, stop := context.WithCancel(ctx)
 	defer stop()
 	changed, err := FollowAddrs(within)

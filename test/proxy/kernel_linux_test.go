@@ -150,6 +150,20 @@ func TestTablesAreInTheKernel(t *testing.T) {
 			if err := w.Close(); err != nil {
 				t.Fatal(err)
 			}
+			tables, err := kernel.OpenTables()
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := run(t, "", "nft", "list", "ruleset")
+			if err := tables.Try(table.NewState(nft.IP, facts).Plan(false)); err != nil {
+				t.Errorf("the kernel would not take a table: %v", err)
+			}
+			if after := run(t, "", "nft", "list", "ruleset"); after != before {
+				t.Error("a trial changes rules")
+			}
+			if err := tables.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

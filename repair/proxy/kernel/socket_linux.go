@@ -59,7 +59,13 @@ func (r *Refused) Unwrap() error { return r.Err }
 var ErrNoNFTables = errors.New("the kernel has no nf_tables")
 
 // Send makes the transaction happen. The error is a *Refused where the kernel does not take it.
-func (w *Writer) Send(b *Batch) error {
+func (w *Writer) Send(b *Batch) error { return w.send(b, true) }
+
+// Try has the kernel look whether it would take the transaction, and do nothing: one that has no end is given up
+// (nfnetlink_rcv_batch). The kernel may load what the transaction needs.
+func (w *Writer) Try(b *Batch) error { return w.send(b, false) }
+
+func (w *Writer) send(b *Batch, whole bool) error {
 	if b.Empty() {
 		return nil
 	}
@@ -71,12 +77,14 @@ func (w *Writer) Send(b *Batch) error {
 	begin := len(frame.buf)
 	frame.header(unix.NFNL_MSG_BATCH_END, 0, batchFamily, unix.NFNL_SUBSYS_NFTABLES)
 	frame.end()
-	whole := make([][]byte, 0, 3)
-	whole = append(whole, frame.buf[:begin], b.buf, frame.buf[begin:])
+	parts := make([][]byte, 0, 3)
+	if parts = append(parts, frame.buf[:begin], b.buf); whole {
+		parts = append(parts, frame.buf[begin:])
+	}
 	if err := w.makeRoom(len(b.buf) + len(frame.buf)); err != nil {
 		return err
 	}
-	if _, err := unix.SendmsgBuffers(w.fd, whole, nil, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}, 0); err != nil {
+	if _, err := unix.SendmsgBuffers(w.fd, parts, nil, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}, 0); err != nil {
 		return fmt.Errorf("send %d messages to nf_tables: %w", len(b.messages), err)
 	}
 	return w.answer(b)

@@ -43,6 +43,20 @@ func (t *Tables) Write(tx *table.Transaction) error {
 // keptBatch is how much memory is kept for the next transaction.
 const keptBatch = 1 << 20
 
+// Try tells why the kernel would not take a transaction that makes a table anew beside one that may be there; nil where it
+// would. It does nothing.
+func (t *Tables) Try(tx *table.Transaction) error {
+	there, err := t.Has(tx.Table.Family)
+	if err != nil {
+		return err
+	}
+	t.batch.Reset()
+	if err := t.batch.Add(tx, there); err != nil {
+		return err
+	}
+	return t.writer.Try(&t.batch)
+}
+
 // Has tells whether the table of a family is there.
 func (t *Tables) Has(family nft.Family) (bool, error) {
 	return t.writer.Has(&nft.Table{Family: family, Name: table.Name})
