@@ -83,7 +83,7 @@ var layers = []layer{
 
 // pure are the folders whose packages get everything as values: the same evidence gives the same bytes, on a
 // node and on a laptop.
-var pure = []string{"explain", "redact", "repair/kubeproxy", "repair/plan"}
+var pure = []string{"explain", "redact", "repair/kubeproxy", "repair/plan", "repair/proxy/table"}
 
 // evidenceForTests are the packages from which the core's tests get their input.
 var evidenceForTests = []string{"collectors/snapshot", "test/scale"}
