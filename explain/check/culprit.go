@@ -10,7 +10,7 @@ func (o *Obstacle) namedBy() string {
 		return forwardPolicyDropID
 	case o.Chain == "KUBE-FIREWALL":
 		return "unconditional-drop-in-kube-firewall"
-	case policyOwner(o.Chain) != "":
+	case PolicyOwner(o.Chain) != "":
 		return policyDropID
 	case isHostPort(o.Chain):
 		return "hostport-shadows-service"
@@ -55,8 +55,8 @@ var policyOwners = []struct{ prefix, owner string }{
 	{"KUBE-NETWORK-POLICIES", "kube-network-policies"},
 }
 
-// policyOwner is the program whose policy chain this is, empty for other chains.
-func policyOwner(chain string) string {
+// PolicyOwner is the program that enforces NetworkPolicy with this chain, empty for other chains.
+func PolicyOwner(chain string) string {
 	for _, p := range policyOwners {
 		if strings.HasPrefix(chain, p.prefix) {
 			return p.owner

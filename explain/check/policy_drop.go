@@ -19,7 +19,7 @@ var policyDrop = Check{
 			if o.namedBy() != policyDropID {
 				continue
 			}
-			owner := policyOwner(o.Chain)
+			owner := PolicyOwner(o.Chain)
 			f := o.finding()
 			f.Message += fmt.Sprintf(", which is %s's", owner)
 			f.Want = "as the NetworkPolicies say"

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/svcnet/svcnet/explain/check"
 	"github.com/svcnet/svcnet/explain/dataplane"
 	"github.com/svcnet/svcnet/explain/netfilter"
 	"github.com/svcnet/svcnet/explain/report"
@@ -51,21 +52,14 @@ func obstructs(id string, target netfilter.Target, mark uint32) bool {
 	return false
 }
 
-// enforcers are the beginnings of the names of chains by which programs enforce NetworkPolicies: what these drop is
-// meant to be dropped.
-var enforcers = []string{"cali-", "felix-", "KUBE-POD-FW-", "KUBE-NWPLCY-", "KUBE-ROUTER-", "WEAVE-NPC", "ANTREA-", "CILIUM_", "AZURE-NPM", "KUBE-NETWORK-POLICIES"}
-
-func enforces(chain string) bool {
-	return slices.ContainsFunc(enforcers, func(prefix string) bool { return strings.HasPrefix(chain, prefix) })
-}
-
 // findObstacles gathers the rules and policies of others that findings name as what is in the way.
 func (p *xtPlanner) findObstacles() {
 	for _, i := range p.which(func(f *report.Finding) bool { return reasons[f.ID] == "" }) {
 		f := &p.findings[i]
 		for j := range f.Evidence {
 			at, ok := p.index.place(p.node.Rulesets, &f.Evidence[j])
-			if !ok || dataplane.Stock(at.table.Name, at.chain.Name) || enforces(at.chain.Name) {
+			// What drops for a NetworkPolicy is meant to.
+			if !ok || dataplane.Stock(at.table.Name, at.chain.Name) || check.PolicyOwner(at.chain.Name) != "" {
 				continue
 			}
 			switch {

@@ -26,6 +26,8 @@ type savedNode struct {
 	files map[string]string
 	// rules by file, table and chain: the policy or "-" first, then "-A …".
 	rules map[string]map[string]map[string][]string
+	// only are the Services of namespace store that are looked at; none: all.
+	only []string
 }
 
 var savedFiles = map[string]string{
@@ -76,7 +78,7 @@ func savedNodeOf(t *testing.T, folder string) *savedNode {
 }
 
 func (n *savedNode) clone() *savedNode {
-	out := &savedNode{files: maps.Clone(n.files), rules: map[string]map[string]map[string][]string{}}
+	out := &savedNode{files: maps.Clone(n.files), rules: map[string]map[string]map[string][]string{}, only: n.only}
 	for file, tables := range n.rules {
 		out.rules[file] = map[string]map[string][]string{}
 		for name, chains := range tables {
@@ -118,7 +120,11 @@ func (n *savedNode) read(t *testing.T) *explain.Reading {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := explain.Read(s, explain.AuditOptions{})
+	o := explain.AuditOptions{}
+	if len(n.only) > 0 {
+		o.Namespace, o.Services = "store", n.only
+	}
+	r, err := explain.Read(s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
